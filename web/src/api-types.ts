@@ -2223,7 +2223,7 @@ export interface components {
             backtest: components["schemas"]["BacktestFigures"] | null;
             /**
              * Run Rate Usd
-             * @description Cost at the period's end if hours without figures cost as much as the others, as budget alerts and /v1/budgets project it; null with less than a day of hours, or without half of them
+             * @description Cost at the period's end if hours without figures cost as much as the others; null with less than a day of hours, or without half of them
              */
             run_rate_usd: number | null;
             /**
@@ -4632,7 +4632,7 @@ export interface components {
             spent_usd: number;
             /**
              * Projected Usd
-             * @description At the month's end, as budget alerts project it; null if too few hours have figures
+             * @description At the month's end; null if too few hours have figures to say more than that it may stay within
              */
             projected_usd: number | null;
         };

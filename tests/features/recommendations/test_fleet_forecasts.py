@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,9 @@ class Fleet(InMemoryHours):
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
         return self.days_of(self.manifests(cluster, start, end))
+
+    def facts(self, cluster: str, start: datetime, end: datetime) -> Any:
+        return self.facts_of(self.manifests(cluster, start, end))
 
     def add(self, cluster: str, first: datetime, end: datetime, units: dict[str, str], node_usd: str) -> None:
         groups = {
@@ -119,6 +123,14 @@ def test_fleet_is_denied_to_roles_of_a_unit() -> None:
         service.forecast("month", "business_unit", scope=Scope(frozenset({"research"})))
 
 
+def test_nodes_without_a_pool_are_a_pool_and_not_the_fleet() -> None:
+    fleet = Fleet()
+    fleet.add("east", UNTIL - 20 * DAY, UNTIL, {"research": "2", "serving": "0.5"}, "4")
+    forecast = fleet.forecast("node_pool")
+    assert forecast.fleet.spent_usd == 4 * 24 * DAYS_SO_FAR
+    assert [(row.name, row.spent_usd) for row in forecast.rows] == [("", Decimal("2.5") * 24 * DAYS_SO_FAR)]
+
+
 class ManyFacts:
     """More facts of a day than are added up; reading them is too slow for a test."""
 
@@ -130,7 +142,7 @@ class ManyFacts:
 
 
 class CrowdedFleet(Fleet):
-    def facts(self, _cluster: str, start: datetime, _end: datetime) -> list[tuple[datetime, ManyFacts]]:
+    def facts(self, cluster: str, start: datetime, end: datetime) -> Any:
         return [(start, ManyFacts())]
 
 

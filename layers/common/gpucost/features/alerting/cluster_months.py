@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from gpucost.core.run_rate import MIN_RUN_RATE_HOURS, ClusterSpend, counted_since
+from gpucost.core.run_rate import MIN_RUN_RATE_HOURS, ClusterSpend, counted_since, run_rate
 from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.storage.ports import Rollups
 
@@ -54,18 +54,25 @@ class ClusterMonths(dict[str, ClusterMonth]):
         """The business units that have costs in any cluster."""
         return {unit for month in self.values() for unit in month.units}
 
-    def spends_of(self, unit: str) -> list[ClusterSpend] | None:
-        """Return a unit's spend in each cluster that has any; None if one of these clusters' months is not known."""
+    def spent(self, unit: str) -> Decimal | None:
+        """Return what a unit spent; None if the month of one of its clusters is not known."""
+        spends = self._spends(unit, lambda month: month.start)
+        return None if spends is None else sum((spend.spent for spend in spends), Decimal(0))
+
+    def run_rate(self, unit: str, until: datetime, end: datetime) -> Decimal | None:
+        """Return the unit's run rate; None if too little is known."""
         first_hours = [month.spend.first_hour for month in self.values() if month.spend.first_hour is not None]
         first_hour = min(first_hours, default=None)
-        return self._spends(unit, lambda month: counted_since(month.spend.first_hour, first_hour, month.start))
+        spends = self._spends(unit, lambda month: counted_since(month.spend.first_hour, first_hour, month.start))
+        return None if spends is None else run_rate(spends, until, end)
 
-    def least_spends_of(self, unit: str) -> list[ClusterSpend] | None:
-        """As `spends_of`, but hours before a cluster's first data cost nothing, so that the month costs at least this.
+    def least_cost(self, unit: str, until: datetime, end: datetime) -> Decimal | None:
+        """Return what the month costs at least: as the run rate, but hours before the first data of a cluster are free.
 
-        Budget alerts use it: what the rest of a month adds to its first data exceeds a budget whatever was before.
+        If that exceeds a budget, the month does, whatever those hours cost.
         """
-        return self._spends(unit, lambda month: month.spend.first_hour or month.start)
+        spends = self._spends(unit, lambda month: month.spend.first_hour or month.start)
+        return None if spends is None else run_rate(spends, until, end)
 
     def _spends(self, unit: str, since: Callable[[ClusterMonth], datetime]) -> list[ClusterSpend] | None:
         of_unit = [month for month in self.values() if unit in month.units]

@@ -11,7 +11,6 @@ from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.rollups import DAY, costs_by_unit
-from gpucost.core.run_rate import run_rate
 from gpucost.features.alerting.cluster_months import ClusterMonth, ClusterMonths, earlier_units
 from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.features.alerting.rule_kinds.budget import lowest_budget
@@ -29,7 +28,7 @@ class UnitBudget(Struct, frozen=True):
     budget_usd: Decimal
     spent_usd: Decimal
     projected_usd: Decimal | None
-    """As budget alerts project it; None if too few hours of one of the unit's clusters have figures."""
+    """The run rate; if that is not known, what the month costs at least, if that exceeds the budget."""
 
     @property
     def status(self) -> BudgetStatus:
@@ -103,13 +102,11 @@ class BudgetService:
             budget = lowest_budget(settings.alerts.rules, unit, months=1)
             if budget is None:
                 continue
-            spends = months.spends_of(unit) or []
-            spent = sum((spend.spent for spend in spends), Decimal(0))
-            projected = run_rate(spends, until, end)
+            projected = months.run_rate(unit, until, end)
             if projected is None:
-                least = run_rate(months.least_spends_of(unit) or [], until, end)
+                least = months.least_cost(unit, until, end)
                 projected = least if least is not None and least > budget else None
-            rows.append(UnitBudget(unit, budget, spent, projected))
+            rows.append(UnitBudget(unit, budget, months.spent(unit) or Decimal(0), projected))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)
         return MonthBudgets(start, end, until, next(iter(currencies), settings.pricing.currency), tuple(rows))
 

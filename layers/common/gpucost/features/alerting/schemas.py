@@ -145,7 +145,7 @@ class UnitBudgetRow(ResponseModel):
     budget_usd: Amount = Field(description="The lowest monthly budget of the settings' rules for the unit")
     spent_usd: Amount = Field(description="Allocated cost of the month so far; a lower bound if hours are missing")
     projected_usd: Amount | None = Field(
-        description="At the month's end, as budget alerts project it; null if too few hours have figures"
+        description="At the month's end; null if too few hours have figures to say more than that it may stay within"
     )
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from gpucost.core.hours import HOUR, floor_day, floor_hour, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, costs_by_unit
-from gpucost.core.run_rate import run_rate
 from gpucost.features.alerting.cluster_months import ClusterMonth, ClusterMonths, earlier_units
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import ABSENT_DAY, DayToDateSpend, PartialMonthSpend, RuleInputs
@@ -85,12 +84,16 @@ class TickFigures:
         )
 
     def spent_and_projected(self, months: ClusterMonths, unit: str) -> tuple[Decimal, Decimal | None] | None:
-        """Return what a unit spent in a month, and the run rate to its end; None if a cluster's month is not known."""
-        spends = months.least_spends_of(unit)
-        if spends is None:
+        """Return what a unit spent in a month, and its run rate, or what it costs at least if that is not known.
+
+        None if a cluster's month is not known.
+        """
+        spent = months.spent(unit)
+        if spent is None:
             return None
         _, end = month_bounds(self.newest_expected_hour)
-        return sum((spend.spent for spend in spends), Decimal(0)), run_rate(spends, self._expected_until, end)
+        projected = months.run_rate(unit, self._expected_until, end)
+        return spent, months.least_cost(unit, self._expected_until, end) if projected is None else projected
 
     def days_to_date(self, scope: RuleScope, weeks: int) -> list[ClusterDays]:
         """Return today so far, and the same hours of previous weeks, in each of a rule's clusters."""

@@ -16,8 +16,7 @@ from gpucost.core.amounts import Totals, to_decimal
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.ledger import CostSummary
-from gpucost.core.run_rate import ClusterSpend, counted_since, estimate_so_far, run_rate
-from gpucost.features.recommendations.forecast import CONFIDENCE_LEVEL_PERCENT
+from gpucost.core.run_rate import ClusterSpend, counted_since, run_rate
 from gpucost.features.recommendations.forecasts import (
     FORECAST_HISTORY,
     MONTHS,
@@ -35,8 +34,8 @@ MAX_ROWS = 10
 """Most groups of a forecast, those with the largest cost so far: each takes as long as a forecast of its own."""
 MAX_FACTS = 400_000
 """Most day facts that a forecast by node pool is summed from."""
-_FLEET = ""
-"""The key of the whole fleet."""
+_FLEET = None
+"""The key of the whole fleet; "" is that of nodes without a pool."""
 
 
 class GroupForecast(Struct, frozen=True):
@@ -74,7 +73,7 @@ class _Cluster(Struct):
     has_left: bool
     hours_with_figures: set[datetime]
     """Hours with figures."""
-    costs: dict[str, _Costs]
+    costs: dict[str | None, _Costs]
 
 
 class FleetForecastService:
@@ -160,25 +159,17 @@ class FleetForecastService:
         budgets = [self._budget_of(unit, MONTHS[period]) for unit in sorted(units)]
         all_budgets = [budget for budget in budgets if budget is not None]
         spent, projection, clusters_spent = _forecast(clusters, _FLEET, times)
-        rate = run_rate(clusters_spent, until, end)
-        fleet = PeriodForecast(
-            None,
-            period,
-            start,
-            end,
-            until,
-            spent,
-            projection.hours_known,
-            projection.hours_unknown,
-            projection.projected_usd,
-            projection.low_usd,
-            projection.high_usd,
-            CONFIDENCE_LEVEL_PERCENT,
-            projection.backtest,
-            rate,
-            sum(all_budgets, Decimal(0)) if budgets and len(all_budgets) == len(budgets) else None,
-            next(iter(currencies), stored.settings.pricing.currency),
-            None if rate is None else estimate_so_far(clusters_spent, until),
+        fleet = PeriodForecast.of(
+            projection,
+            clusters_spent,
+            business_unit=None,
+            period=period,
+            start=start,
+            end=end,
+            known_until=until,
+            spent_usd=spent,
+            budget_usd=sum(all_budgets, Decimal(0)) if budgets and len(all_budgets) == len(budgets) else None,
+            currency=next(iter(currencies), stored.settings.pricing.currency),
         )
         return FleetForecast(fleet, _rows(clusters, group_by, times))
 
@@ -214,7 +205,9 @@ class _Times(Struct, frozen=True):
     end: datetime
 
 
-def _add(cluster: _Cluster, key: str, begin: datetime, hours: list[datetime], usd: Decimal, is_unpriced: bool) -> None:
+def _add(
+    cluster: _Cluster, key: str | None, begin: datetime, hours: list[datetime], usd: Decimal, is_unpriced: bool
+) -> None:
     """Add a group's cost of some hours, which share it evenly."""
     costs = cluster.costs.setdefault(key, _Costs())
     costs.spent[begin] = costs.spent.get(begin, Decimal(0)) + usd
@@ -237,7 +230,7 @@ def _allocated_by_unit(summary: CostSummary[Any]) -> Iterable[tuple[str, tuple[D
 
 
 def _forecast(
-    clusters: Mapping[str, _Cluster], key: str, times: _Times, only_cluster: str | None = None
+    clusters: Mapping[str, _Cluster], key: str | None, times: _Times, only_cluster: str | None = None
 ) -> tuple[Decimal, Projection, list[ClusterSpend]]:
     """Return what a group spent in the period, its projection, and what it spent in each of its clusters."""
     of_group = [cluster for name, cluster in clusters.items() if key in cluster.costs and only_cluster in {None, name}]
@@ -268,14 +261,14 @@ def _forecast(
 
 def _rows(clusters: Mapping[str, _Cluster], group_by: GroupBy, times: _Times) -> tuple[GroupForecast, ...]:
     """Return the groups with the largest costs in the period."""
-    groups: list[tuple[str, str, str | None]]
+    groups: list[tuple[str, str | None, str | None]]
     if group_by == "cluster":
         groups = [(name, _FLEET, name) for name in clusters]
     else:
-        keys = {key for cluster in clusters.values() for key in cluster.costs} - {_FLEET}
+        keys = {key for cluster in clusters.values() for key in cluster.costs if key is not None}
         groups = [(key, key, None) for key in keys]
 
-    def spent_so_far(group: tuple[str, str, str | None]) -> Decimal:
+    def spent_so_far(group: tuple[str, str | None, str | None]) -> Decimal:
         _, key, only_cluster = group
         return sum(
             (

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Costs, to_decimal
@@ -25,6 +25,17 @@ BudgetOf = Callable[[str, int], Decimal | None]
 _MIN_DATA_SHARE = Decimal("0.5")
 _NOTHING = Costs()
 """The costs of a unit that held nothing, and of an unknown unit."""
+
+
+class Projection(Struct, frozen=True):
+    """What a series of hourly costs says about a period."""
+
+    hours_known: int
+    hours_unknown: int
+    projected_usd: Decimal | None
+    low_usd: Decimal | None
+    high_usd: Decimal | None
+    backtest: Backtest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +63,34 @@ class PeriodForecast:
     """Confidence level of the interval."""
     backtest: Backtest | None
     run_rate_usd: Decimal | None
-    """The period's cost at the mean hourly cost so far, as budget alerts project it. None with too few hours."""
+    """The period's cost at the mean hourly cost so far. None with too few hours."""
     budget_usd: Decimal | None
     """From the settings' budget rules; three months' for a quarter. None if no rule covers the unit."""
     currency: str
     estimated_usd: Decimal | None = None
     """The part of the run rate that is of hours so far without figures."""
 
-
-class Projection(Struct, frozen=True):
-    """What a series of hourly costs says about a period."""
-
-    hours_known: int
-    hours_unknown: int
-    projected_usd: Decimal | None
-    low_usd: Decimal | None
-    high_usd: Decimal | None
-    backtest: Backtest | None
+    @classmethod
+    def of(
+        cls,
+        projection: Projection,
+        clusters: Sequence[ClusterSpend],
+        *,
+        known_until: datetime,
+        end: datetime,
+        **facts: Any,
+    ) -> "PeriodForecast":
+        """Build it from a projection, and what was spent in each cluster; `facts` are the other fields."""
+        rate = run_rate(clusters, known_until, end)
+        return cls(
+            **structs.asdict(projection),
+            **facts,
+            end=end,
+            known_until=known_until,
+            interval_percent=CONFIDENCE_LEVEL_PERCENT,
+            run_rate_usd=rate,
+            estimated_usd=None if rate is None else estimate_so_far(clusters, known_until),
+        )
 
 
 def project_period(
@@ -144,25 +166,17 @@ class ForecastService:
         hours, priced, clusters, currency = self._hours(stored, business_unit, first, start, until)
         spent = sum(priced[(start - first) // HOUR :], Decimal(0))
         projection = project_period(hours, first, start, until, end)
-        projected_run_rate = run_rate(clusters, until, end)
-        return PeriodForecast(
-            business_unit,
-            period,
-            start,
-            end,
-            until,
-            spent,
-            projection.hours_known,
-            projection.hours_unknown,
-            projection.projected_usd,
-            projection.low_usd,
-            projection.high_usd,
-            CONFIDENCE_LEVEL_PERCENT,
-            projection.backtest,
-            projected_run_rate,
-            self._budget_of(business_unit, MONTHS[period]),
-            currency,
-            None if projected_run_rate is None else estimate_so_far(clusters, until),
+        return PeriodForecast.of(
+            projection,
+            clusters,
+            business_unit=business_unit,
+            period=period,
+            start=start,
+            end=end,
+            known_until=until,
+            spent_usd=spent,
+            budget_usd=self._budget_of(business_unit, MONTHS[period]),
+            currency=currency,
         )
 
     def _hours(
