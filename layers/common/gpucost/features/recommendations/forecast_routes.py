@@ -51,7 +51,8 @@ _DESCRIPTIONS = {
     "hours_unknown": "Hours so far without figures or with a missing price. The projection uses the mean of the others",
     "projected_usd": "Cost at the period's end by the pattern of past weeks; null with less than two weeks of history",
     "interval_percent": "How often the actual cost should be between low and high",
-    "run_rate_usd": "Cost at the period's end if hours without figures cost as much as the others; null with less than a day of hours, or without half of them",
+    "run_rate_usd": "Cost at the period's end if hours without figures cost as much as the others; null with less "
+    "than a day of hours, or without half of them",
     "budget_usd": "From the settings' budget rules; three months' for a quarter. Of the fleet, the sum of all business "
     "units' budgets; null if any has none",
     "estimated_usd": "The part of run_rate_usd that is of hours so far without figures; null without a run rate",
