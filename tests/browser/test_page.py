@@ -23,7 +23,7 @@ from tests.system.running_demo import Demo
 
 NODE = "ip-10-0-12-4.ec2.internal"
 """Three of its four GPUs are held."""
-DATA_COLOURS = {(3, 163, 121), (191, 62, 7), (62, 212, 250)}
+DATA_COLOURS = {(3, 163, 121), (191, 62, 7), (156, 168, 252)}
 CENT = Decimal("0.01")
 
 WATCH_DIALOGS = """

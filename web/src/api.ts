@@ -29,7 +29,8 @@ export type RestatementsResponse = Schemas["RestatementsResponse"];
 export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
 /** The routes that the page reads. */
-export type Path = PagedPath | "v1/alerts" | "v1/budgets" | "v1/fleet" | "v1/forecasts" | "v1/recommendations";
+export type Path =
+  PagedPath | "v1/alerts" | "v1/budgets" | "v1/business-units" | "v1/fleet" | "v1/forecasts" | "v1/recommendations";
 type PagedPath = TablePath | "v1/hours" | "v1/lines" | "v1/nodes" | "v1/restatements";
 /** The routes whose rows are downloaded. */
 export type TablePath = "v1/costs" | "v1/inference";

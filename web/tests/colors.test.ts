@@ -3,6 +3,8 @@ import { describe, expect, test } from "vitest";
 import {
   coverageColor,
   GROUP_COLORS,
+  IDLE_COLOR,
+  OTHERS_COLOR,
   OUTLINE,
   PART_COLORS,
   PLATE,
@@ -123,10 +125,12 @@ test("the distance is CIEDE2000", () => {
 });
 
 describe.each(Object.keys(VISIONS))("with %s", (vision) => {
-  test("any two groups of a chart differ", () => {
+  test("any two groups of a chart differ, and from the others and the idle cost", () => {
     GROUP_COLORS.forEach((color, at) => {
       for (const other of GROUP_COLORS.slice(at + 1))
-        expect(distance(seen(color, vision), seen(other, vision)), `${color} ${other}`).toBeGreaterThan(8);
+        expect(distance(seen(color, vision), seen(other, vision)), `${color} ${other}`).toBeGreaterThan(10);
+      for (const other of [OTHERS_COLOR, IDLE_COLOR])
+        expect(distance(seen(color, vision), seen(other, vision)), `${color} ${other}`).toBeGreaterThan(9);
     });
   });
 
@@ -152,6 +156,15 @@ describe.each(Object.keys(VISIONS))("with %s", (vision) => {
     }
     expect(distance(seen(scheme["free"] ?? "", vision), seen(PART_COLORS.stranded_usd, vision))).toBeGreaterThan(12);
   });
+});
+
+test("no group looks like a part of the cost, and all stand out from the ground of both schemes", () => {
+  for (const color of GROUP_COLORS) {
+    for (const part of PART)
+      expect(distance(seen(color, "all cones"), seen(part, "all cones")), `${color} ${part}`).toBeGreaterThan(12);
+    expect(contrast(color, OUTLINE), color).toBeGreaterThan(3); // WCAG 1.4.11
+    expect(contrast(color, DARK["panel"] ?? ""), color).toBeGreaterThan(3);
+  }
 });
 
 test("unallocated has the same color in charts and in strips of both schemes", () => {
@@ -188,8 +201,9 @@ test.each([
   const full = contrasts[100] ?? 0;
   if (scheme === DARK) expect(contrasts[0]).toBeGreaterThan(3); // WCAG 1.4.11, also for what was never used
   expect(full).toBeGreaterThan(3); // WCAG 1.4.11
-  expect(onGround(PART_COLORS.stranded_usd)).toBeLessThan(0.6 * full);
-  expect(onGround(scheme["free"] ?? "")).toBeLessThan(0.75 * full); // the same color in both schemes
+  for (const color of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
+    expect(onGround(color), color).toBeLessThan(0.6 * full);
+  }
   expect(onGround(scheme["missing"] ?? "")).toBeGreaterThan(3);
 });
 

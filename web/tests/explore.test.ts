@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { CostRow, Coverage } from "../src/api";
-import { GROUP_COLORS, groupColors, IDLE_COLOR, OTHERS_COLOR, PART_COLORS } from "../src/charts/colors";
+import { GROUP_COLORS, groupColors, IDLE_COLOR, MOST_GROUPS, OTHERS_COLOR, PART_COLORS } from "../src/charts/colors";
 import { exceptIdle, figureColumn, ratioColumn, useColumn } from "../src/columns";
 import {
   changeOf,
@@ -395,22 +395,19 @@ test("the idle cost is a group of its own, next to the others", () => {
   const buckets = bucketsOf(start, "2026-11-18T01:00:00Z", "hour");
   const { rows } = chartRows(question, buckets, ["a"], groups, all);
   expect(rows).toEqual([{ a: 3, [OTHERS]: 2, [IDLE]: 7 }]);
-  expect(seriesOf(question, ["a"], rows).map(({ name }) => name)).toEqual(["a", "others", "idle cost"]);
-  expect(seriesOf(question, ["a"], [{ a: 3, [OTHERS]: 0, [IDLE]: 7 }]).map(({ name }) => name)).toEqual([
-    "a",
-    "idle cost",
-  ]);
+  expect(seriesOf(["a"], [], rows).map(({ name }) => name)).toEqual(["a", "others", "idle cost"]);
+  expect(seriesOf(["a"], [], [{ a: 3, [OTHERS]: 0, [IDLE]: 7 }]).map(({ name }) => name)).toEqual(["a", "idle cost"]);
 });
 
 test.each([true, false])("no two groups of a chart have the same color, with idle cost: %s", (isIdleSeparate) => {
   const question = { ...questionOf(at({ by: "namespace" })), isIdleSeparate };
-  const names = GROUP_COLORS.map((_, index) => `n${index}`);
-  const series = seriesOf(question, names, [{ [OTHERS]: 1, ...(isIdleSeparate ? { [IDLE]: 1 } : {}) }]);
+  const names = Array.from({ length: MOST_GROUPS }, (_, index) => `n${index}`);
+  const series = seriesOf(names, [], [{ [OTHERS]: 1, ...(isIdleSeparate ? { [IDLE]: 1 } : {}) }]);
   expect(new Set(series.map(({ color }) => color)).size).toBe(series.length);
   const color = (name: string, fields: Partial<CostRow> = {}) =>
     colorOf(
       question,
-      { names, groupByName: new Map([["job-1", "n1"]]) },
+      { names, units: [], groupByName: new Map([["job-1", "n1"]]) },
       row({ group: { namespace: name }, ...fields }),
     );
   for (const [index, name] of names.entries()) expect(color(name)).toBe(series[index]?.color);
@@ -418,16 +415,25 @@ test.each([true, false])("no two groups of a chart have the same color, with idl
   expect([color("small"), color("", { kind: "idle" })]).toEqual([OTHERS_COLOR, IDLE_COLOR]);
 });
 
-test("a group keeps its color when other groups come or go, and none has that of a part of the cost", () => {
-  const units = ["research", "assistant", "fraud-detection", "search", "vision"];
-  const all = groupColors("business_unit", units);
-  for (const count of [1, 2, 3, 4]) {
-    const some = groupColors("business_unit", [...units].reverse().slice(0, count));
-    for (const [name, color] of some) expect(color, name).toBe(all.get(name));
+test("a business unit has the same color in every chart and browser, and no other unit of a chart has it", () => {
+  const units = ["research", "assistant", "fraud-detection", "search", "vision", "media", "speech", "robotics"];
+  const all = groupColors(units, units);
+  expect(new Set(all.values()).size).toBe(units.length);
+  for (const count of [1, 2, 3, 4, 5, 6, 7])
+    for (const charted of [units.slice(0, count), units.slice(-count), [...units].reverse().slice(0, count)])
+      for (const [name, color] of groupColors(charted, [...units].reverse())) expect(color, name).toBe(all.get(name));
+  // A unit that the settings do not have does not take a color of theirs, nor do two of more units than colors.
+  const many = Array.from({ length: 3 * GROUP_COLORS.length }, (_, index) => `unit-${index}`);
+  for (let from = 0; from + 5 <= many.length; from += 5) {
+    const charted = [...many.slice(from, from + 5), "another", "one-more"];
+    expect(new Set(groupColors(charted, many).values()).size).toBe(charted.length);
   }
-  const later = groupColors("business_unit", [...units, "another", "a-new-unit"]);
-  for (const name of units) expect(later.get(name), name).toBe(all.get(name));
-  expect(new Set(later.values()).size).toBe(7);
+  const departed = groupColors([...units.slice(0, 3), "departed"], units);
+  for (const name of units.slice(0, 3)) expect(departed.get(name)).toBe(all.get(name));
+});
+
+test("a group of another dimension keeps the color of its name after a reload", () => {
+  expect(groupColors(["train", "serve"])).toEqual(groupColors(["serve", "train"]));
   const parts = new Set(Object.values(PART_COLORS));
   for (const color of GROUP_COLORS) expect(parts.has(color)).toBe(false);
 });

@@ -7,56 +7,70 @@ export const PART_COLORS: Record<PartKey, string> = {
   effective_usd: "#03a379",
   waste_usd: "#bf3e07",
   unmeasured_usd: "#ffe111",
-  unallocated_usd: "#3ed4fa",
+  unallocated_usd: "#9ca8fc",
   stranded_usd: "#af78a3",
   unobserved_usd: "#d1d1d1",
   host_usd: "#2864d8",
   residual_usd: "#e87b00",
 };
 
-/** Colors of groups: none is that of a part of the cost, which means something else. Paul Tol's "muted", which color-blind
- * people can distinguish. */
+/** Colors of groups, which people with any color blindness can distinguish, and apart from those of the parts, which mean
+ * something else. */
 export const GROUP_COLORS: readonly string[] = [
-  "#332288",
-  "#cc6677",
-  "#117733",
-  "#ddcc77",
-  "#882255",
-  "#999933",
-  "#aa4499",
+  "#e69b9b",
+  "#6e50e6",
+  "#6e6e14",
+  "#8cd7f5",
+  "#c8e632",
+  "#b9416e",
+  "#329baa",
+  "#9b9b23",
+  "#f5d7aa",
+  "#9b7df5",
+  "#aa7d5f",
+  "#507d7d",
+  "#f5419b",
+  "#9bc85f",
 ];
+/** Most groups that a chart names: half of the colors, so that two of a chart rarely stand for the same one. */
+export const MOST_GROUPS = 7;
 /** Color of the groups that a chart does not name. */
 export const OTHERS_COLOR = PART_COLORS.unobserved_usd;
 /** Color of the idle cost: that of its largest part. */
 export const IDLE_COLOR = PART_COLORS.unallocated_usd;
 
-const remembered = new Map<string, string>();
-
-/** Colors of the groups that a chart names, at most as many as there are colors; no two have the same. A group keeps its
- * color in all periods: its name chooses it, and where two names choose the same, the one that was shown first has it. */
-export function groupColors(dimension: string, names: readonly string[]): ReadonlyMap<string, string> {
+/** Colors of the groups that a chart names, at most as many as there are colors; no two have the same.
+ *
+ * Nothing else than the names decides: first all `known` ones, in order, choose the color that their name stands for, or
+ * the next free one. So a business unit has one color in all charts, periods and browsers as long as the settings have
+ * the same units. Of more units than colors, and of other groups, some share a color; in a chart, those later in order
+ * have the next free one. */
+export function groupColors(names: readonly string[], known: readonly string[] = []): ReadonlyMap<string, string> {
+  const preferred = new Map<string, string>();
+  [...new Set(known)].sort().forEach((name, at) => {
+    const round = [...preferred.values()].slice(at - (at % GROUP_COLORS.length));
+    preferred.set(name, firstFree(name, round));
+  });
   const colors = new Map<string, string>();
-  const taken = new Set<string>();
-  const take = (name: string, color: string | undefined) => {
-    if (color === undefined || taken.has(color)) return;
+  const taken: string[] = [];
+  const take = (name: string, color: string) => {
     colors.set(name, color);
-    taken.add(color);
+    taken.push(color);
   };
-  const keyOf = (name: string) => `${dimension}\n${name}`;
-  const sorted = [...names].sort();
-  for (const name of sorted) take(name, remembered.get(keyOf(name)));
+  const sorted = [...new Set(names)].sort();
   for (const name of sorted) {
-    if (colors.has(name)) continue;
-    const first = hashOf(name);
-    const choices = GROUP_COLORS.map((_, at) => GROUP_COLORS[(first + at) % GROUP_COLORS.length] ?? "");
-    const ofOthers = new Set(
-      [...remembered].flatMap(([key, color]) => (key.startsWith(`${dimension}\n`) ? color : [])),
-    );
-    const free = choices.filter((color) => !taken.has(color));
-    take(name, free.find((color) => !ofOthers.has(color)) ?? free[0]);
-    if (!remembered.has(keyOf(name))) remembered.set(keyOf(name), colors.get(name) ?? OTHERS_COLOR);
+    const color = preferred.get(name);
+    if (color !== undefined && !taken.includes(color)) take(name, color);
   }
+  for (const name of sorted) if (!colors.has(name)) take(name, firstFree(name, taken));
   return colors;
+}
+
+/** The color that a name stands for, or the next one that is not taken. */
+function firstFree(name: string, taken: readonly string[]): string {
+  const first = hashOf(name);
+  const choices = GROUP_COLORS.map((_, at) => GROUP_COLORS[(first + at) % GROUP_COLORS.length] ?? OTHERS_COLOR);
+  return choices.find((color) => !taken.includes(color)) ?? OTHERS_COLOR;
 }
 
 function hashOf(name: string): number {

@@ -11,7 +11,7 @@ import {
   type Settled,
 } from "../api";
 import { useMemo } from "preact/hooks";
-import { GROUP_COLORS, groupColors, IDLE_COLOR, OTHERS_COLOR } from "../charts/colors";
+import { groupColors, IDLE_COLOR, MOST_GROUPS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { exceptIdle, figureColumn, gpuHoursColumn, knownColumn, moneyColumn, useColumn } from "../columns";
 import {
@@ -98,6 +98,8 @@ interface Chart {
   /** Of all groups, by cluster, from which the others follow. */
   all: CostsResponse;
   names: string[];
+  /** All business units, from which their colors follow. Empty for another dimension. */
+  units: readonly string[];
   /** The chart's group of each name of the API. */
   groupByName: ReadonlyMap<string, string>;
   /** All groups of the earlier period, if it is compared. */
@@ -183,7 +185,7 @@ async function fetchChart(
   before: Earlier | null,
 ): Promise<Chart> {
   const { by } = question;
-  const charted = chartedRows(question, tableRows, GROUP_COLORS.length);
+  const charted = chartedRows(question, tableRows, MOST_GROUPS);
   const names = charted.map((row) => row.group[by] ?? "");
   const groupByName = new Map(
     charted.flatMap((row) => (row.jobs ?? [row]).map(({ group }) => [group[by] ?? "", row.group[by] ?? ""] as const)),
@@ -196,15 +198,26 @@ async function fetchChart(
     const { rows } = await fetchAll("v1/costs", { ...request, ...byCluster, start, end });
     return { period: earlier, rows };
   };
-  const [groups, all, hours, earlier] = await Promise.all([
+  const [groups, all, hours, earlier, units] = await Promise.all([
     names.length === 0 ? whole : fetchAll("v1/costs", { ...request, ...costsOfRows(question, charted) }, MAX_PAGES),
     fetchAll("v1/costs", { ...request, ...byCluster }),
     fetchHours({ ...period, cluster }),
     before === null ? null : fetchBefore(before),
+    by === "business_unit" ? fetchUnits() : [],
   ]);
   const rows = all.rows.filter(({ kind }) => kind !== "idle");
   const clusters = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
-  return { step, groups, all, names, groupByName, earlier, hours: hoursIn(hours, clusters) };
+  return { step, groups, all, names, groupByName, earlier, units, hours: hoursIn(hours, clusters) };
+}
+
+let allUnits: Promise<readonly string[]> | undefined;
+
+/** All business units, those of the settings also if they hold nothing. Fetched once, so that colors stay. */
+function fetchUnits(): Promise<readonly string[]> {
+  allUnits ??= settle(fetchJson("v1/business-units", { window: "24h" })).then((units) =>
+    "response" in units ? units.response.rows.map((row) => row.business_unit) : [],
+  );
+  return allUnits;
 }
 
 export function Explore() {
@@ -517,7 +530,7 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
     const later = Date.parse(whole.start) - Date.parse(period?.start ?? whole.start);
     const amounts = before === undefined ? [] : earlierTotals(measure, buckets, later, before);
     const earlier = amounts.length === 0 ? undefined : { name: period?.name ?? "", figures: amounts };
-    return { buckets, rows: filled, coverage, series: seriesOf(question, names, rows), earlier, ...figures };
+    return { buckets, rows: filled, coverage, series: seriesOf(names, chart.units, rows), earlier, ...figures };
   }, [chart]);
   const open = (start: number, end: number) =>
     go(changed(route, { start: instant(start), end: instant(end), window: "" }));
@@ -556,20 +569,20 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
 /** The color of a row's group in the chart. */
 export function colorOf(
   { by }: Question,
-  { names, groupByName }: Pick<Chart, "names" | "groupByName">,
+  { names, groupByName, units }: Pick<Chart, "names" | "groupByName" | "units">,
   { kind, group }: ExploreRow,
 ): string {
   if (kind === "idle") return IDLE_COLOR;
   const name = group[by] ?? "";
-  return groupColors(by, names).get(groupByName.get(name) ?? name) ?? OTHERS_COLOR;
+  return groupColors(names, units).get(groupByName.get(name) ?? name) ?? OTHERS_COLOR;
 }
 
 export function seriesOf(
-  { by }: Question,
   names: readonly string[],
+  units: readonly string[],
   rows: readonly (Record<string, number | null> | undefined)[],
 ): Series[] {
-  const colors = groupColors(by, names);
+  const colors = groupColors(names, units);
   const rest = [
     { key: OTHERS, name: "others", meaning: "all other groups", color: OTHERS_COLOR },
     { key: IDLE, name: IDLE_COST, meaning: GLOSSARY.idle, color: IDLE_COLOR },
