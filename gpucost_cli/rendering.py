@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -196,7 +196,10 @@ def waste_percent(costs: Mapping[str, Any], *, of: str = "allocated_usd") -> str
         return ""
     if wasted is None or costs[of] is None or held - unmeasured < MIN_MEASURED_SHARE * held:
         return UNKNOWN
-    return f"{AT_LEAST if unmeasured else ''}{percent(wasted, costs[of])}"
+    if not unmeasured:
+        return percent(wasted, costs[of])
+    share: Decimal = wasted / costs[of]
+    return f"{AT_LEAST}{share.quantize(Decimal('0.001'), ROUND_FLOOR):.1%}"  # rounded up, it would not be the least
 
 
 def printable(name: str) -> str:

@@ -172,7 +172,7 @@ def usage_table(
 ) -> Table:
     """Build a table of `Costs` by group, the group that wastes most first."""
     has_cost = totals["allocated_usd"] is not None
-    caption = f"sorted by wasted {'cost' if has_cost else 'GPU-hours'}"
+    caption = f"sorted by waste in {'cost' if has_cost else 'GPU-hours'}"
     if any(costs["unmeasured_gpu_hours"] for costs in rows.values()):
         caption += f"; {AT_LEAST}: at least, because a part is unmeasured"
     table = Table(
@@ -182,7 +182,7 @@ def usage_table(
     for name in group_by:
         table.add_column(name.replace("_", " "), overflow="fold", min_width=13)
     share = "waste %\nof cost" if has_cost else "waste % of\nGPU-hours"
-    for name in ("GPU-hours", "used", "wasted", "unmeasured", share, "cost", "wasted cost"):
+    for name in ("GPU-hours", "effective", "waste", "unmeasured", share, "allocated\ncost", "waste\ncost"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in sorted(rows, key=lambda group: (*_by_waste(rows[group]), group)):
         table.add_row(*(printable(name) or UNKNOWN for name in group), *_usage_cells(rows[group], totals, currency))
@@ -210,7 +210,7 @@ def unknown_reasons(rows: Iterable[Mapping[str, Any]], *, has_capacity: bool) ->
     reasons: dict[str, None] = {}
     for costs in rows:
         if wasted_gpu_hours(costs) is None:
-            reasons["used, wasted, waste %: no metric measured the GPUs of these rows"] = None
+            reasons["effective, waste, waste %: no metric measured the GPUs of these rows"] = None
         elif waste_percent(costs, of="allocated_gpu_hours") == UNKNOWN:
             reasons["waste %: less than 10% of the GPU-hours of these rows is measured"] = None
         if costs["allocated_usd"] is None or any(costs.get(f"{part}_usd", 0) is None for part in _PARTS):

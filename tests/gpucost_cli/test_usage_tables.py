@@ -52,12 +52,12 @@ def test_unknown_figures_are_dashes_with_their_reasons() -> None:
     assert next(row[0] for row in rows if row[0] in {"idle", "busy", "blind"}) == "idle", "most waste first"
     texts = [" ".join(row) for row in rows]
     run = f"To see what is missing, run: {DOCTOR}"
-    assert f"— used, wasted, waste %: no metric measured the GPUs of these rows. {run}" in texts
+    assert f"— effective, waste, waste %: no metric measured the GPUs of these rows. {run}" in texts
     assert [
         text for text in texts if text.startswith("— cost: no node of these rows has a price; notes of the hours say")
     ]
     assert not [text for text in texts if "$0.00" in text]
-    assert "sorted by wasted GPU-hours; ≥: at least, because a part is unmeasured" in texts
+    assert "sorted by waste in GPU-hours; ≥: at least, because a part is unmeasured" in texts
     assert "most waste: idle, 3.000 GPU-hours, 75.0% of its GPU-hours; its top waster: " in " ".join(texts)
 
 
@@ -86,7 +86,23 @@ def test_waste_percent_is_of_cost_and_at_least_where_a_part_is_unmeasured() -> N
     assert by_name["mixed"] == ["8.0", "6.0", "2.0", "0.0", "45.0%", "$40.00", "$18.00"]
     assert by_name["half"] == ["10.0", "2.0", "3.0", "5.0", "≥30.0%", "$10.00", "$3.00"]
     assert by_name["hardly"] == ["100.0", "4.0", "5.0", "91.0", "—", "$1.00", "$0.05"]
-    assert by_name["all"] == ["units", "118.0", "12.0", "10.0", "96.0", "≥41.3%", "$51.00", "$21.05"]
+    assert by_name["all"] == ["units", "118.0", "12.0", "10.0", "96.0", "≥41.2%", "$51.00", "$21.05"]
+
+
+def test_least_waste_is_rounded_down() -> None:
+    """Of $1,000, $300.60 are wasted: not at least 30.1%. Without an unmeasured part, it is 30.06%, which is 30.1%."""
+    rows = {row[0]: row[1:] for row in reversed(printed(record(
+        priced("least", 1000, 499, 200, "1")._replace(waste_usd=amount("300.6")),
+        priced("exact", 1000, 699, 0, "1")._replace(waste_usd=amount("300.6")), capacity=4000,
+    )))}  # fmt: skip
+    assert [rows[name][4] for name in ("least", "exact")] == ["≥30.0%", "30.1%"]
+
+
+def test_columns_have_the_words_of_the_page() -> None:
+    titles = [row for row in printed(record(priced("idle", 4, 1, 0, "2"))) if "GPU-hours" in row and "effective" in row]
+    assert titles == [
+        ["business", "unit", "GPU-hours", "effective", "waste", "unmeasured", "of", "cost", "cost", "cost"]
+    ]
 
 
 def test_decimals_are_the_same_in_a_column() -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
@@ -383,4 +383,6 @@ def test_page_of_the_demo_shows_figures_of_a_demo_that_ends_at_midnight() -> Non
         assert gpu_hours == f"{float(units[unit][0]):,.3f}", unit
         allocated, effective, waste, unmeasured = (Decimal(amount[1:].replace(",", "")) for amount in amounts)
         assert abs(effective + waste + unmeasured - allocated) <= Decimal("0.01"), unit
-        assert waste_percent == f"{'≥' if unmeasured else ''}{100 * waste / allocated:.1f}%", unit
+        share = 100 * waste / allocated
+        least = share.quantize(Decimal("0.1"), ROUND_FLOOR)
+        assert waste_percent == (f"≥{least}%" if unmeasured else f"{share:.1f}%"), unit

@@ -21,7 +21,7 @@ export const CAPACITY_NAMES = {
 /** The titles of other amounts of a row of costs that views show on their own. */
 export const QUANTITIES = {
   allocated_gpu_hours: "GPU-hours",
-  effective_gpu_hours: "Used GPU-hours",
+  effective_gpu_hours: "Effective GPU-hours",
   energy_kwh: "Energy (kWh)",
   co2e_kg: "Emissions (kg CO2e)",
 } as const;

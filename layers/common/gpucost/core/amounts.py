@@ -249,7 +249,7 @@ class Costs(Amounts, frozen=True, gc=False):
         AmountField(
             "Allocated GPU-hours × utilization, where utilization was measured",
             needs="nothing",
-            title="used GPU-hours",
+            title="effective GPU-hours",
             column="x_EffectiveGpuHours",
         ),
     ] = 0
