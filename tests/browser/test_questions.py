@@ -453,6 +453,34 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
     check_layouts(page)
 
 
+def test_parameters_that_the_page_does_not_have_are_named(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    page = newcomer("explore?by=model&measure=profit&window=5y").page
+    expect(page.get_by_test_id("ignored")).to_have_text(
+        "Ignored in the address: window=5y (not a period, so the period is: Last 24 hours); "
+        "by=model (not a dimension of costs, so they are grouped by business unit); "
+        "measure=profit (not a measure, so allocated cost is shown). Costs by model: Models."
+    )
+    assert set(cells(page, "explore", "Business unit")) == {"research", "serving"}
+    for label, shown in {"Group by": "business_unit", "Measure": "allocated_usd", "Period": "24h"}.items():
+        expect(page.get_by_role("combobox", name=label)).to_have_value(shown)
+    days = newcomer("overview?window=6d").page
+    expect(days.get_by_role("combobox", name="Period").locator("option:checked")).to_have_text(
+        "6 days, incl. today (UTC)"
+    )
+    expect(days.get_by_test_id("ignored")).to_have_count(0)
+
+
+def test_data_health_without_allocated_gpus_does_not_say_that_all_is_measured(
+    newcomer: Callable[..., Newcomer],
+) -> None:
+    page = newcomer("health?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z").page
+    for section in ("Unmeasured GPU-hours", "GPU-hours without a price"):
+        expect(page.get_by_role("region", name=section)).to_contain_text(
+            "No GPU-hour of this period is known to be allocated, so nothing is known to be missing."
+        )
+    expect(page.locator("main")).not_to_contain_text("Every allocated GPU-hour has")
+
+
 def test_explore_says_that_no_energy_was_measured(newcomer: Callable[..., Newcomer], site: Site) -> None:
     assert site.ask(f"fleet?{DAY}&granularity=total")["totals"]["energy_kwh"] is None
     page = newcomer(f"explore?{DAY}&measure=energy_kwh").page

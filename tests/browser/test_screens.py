@@ -228,10 +228,25 @@ def test_nodes_of_a_long_period_say_first_that_they_are_of_a_week(visit: Callabl
     expect(period).to_contain_text("All figures are of seven days:")
     follows = "(section, period) => period.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING"
     assert page.locator("main section").first.evaluate(follows, period.element_handle())
-    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text("at this period's rate")
+    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text(
+        "Costs per month are extrapolated: an hour's mean at this period's rate × 730. "
+        "Unallocated cost is that of the period"
+    )
     week = visit(site, "nodes?zone=utc")
     expect(week.get_by_role("combobox", name="Period")).to_have_value("7d")
     expect(week.get_by_test_id("nodes-period")).not_to_contain_text("All figures are of")
+
+
+def test_each_row_of_cards_of_a_unit_says_its_period(visit: Callable[..., Page], site: Site) -> None:
+    page = visit(site, f"unit/research?{PERIOD}", viewport=LAPTOP)
+    texts = (
+        page.locator("main")
+        .locator("h1, h2, .stats")
+        .evaluate_all("(found) => found.map((element) => element.className === 'stats' ? 'cards' : element.innerText)")
+    )
+    of_cards = [texts[at - 1] for at, text in enumerate(texts) if text == "cards"]
+    first, last = (f"{at:%a} {at.day} {at:%b, %H:%M} UTC" for at in (START, END))
+    assert of_cards == ["This month (UTC), all clusters", f"{first} to {last}"]
 
 
 def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., Page], site: Site) -> None:

@@ -74,11 +74,13 @@ export interface Question {
   isIdleSeparate: boolean;
 }
 
+/** Whether costs can be grouped by it. */
+export const isDimension = (name: string) => Object.hasOwn(DIMENSIONS, name) || /^label:./.test(name);
+
 export function questionOf(route: Route): Question {
   const { by = "business_unit", measure = "", compare, trail = "", idle } = route.query;
-  const isDimension = Object.hasOwn(DIMENSIONS, by) || /^label:./.test(by);
   return {
-    by: isDimension ? by : "business_unit",
+    by: isDimension(by) ? by : "business_unit",
     measure: Object.hasOwn(MEASURES, measure) ? (measure as Measure) : "allocated_usd",
     filters: filtersIn(route),
     trail: trail.split(",").filter((dimension) => dimension !== ""),

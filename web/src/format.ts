@@ -100,9 +100,14 @@ export function percent(value: Figure): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (value > 0 && value < 0.0005) return "<0.1%";
   if (value > 0.9995 && value < 1) return ">99.9%";
-  const size = Math.abs(value);
-  const digits = value % 1 !== 0 && (size < 0.0995 || (size > 0.99 && size < 1)) ? 1 : 0;
+  const digits = digitsOf(value);
   return number(value, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** The decimals of a share. */
+function digitsOf(share: number): number {
+  const size = Math.abs(share);
+  return share % 1 !== 0 && (size < 0.0995 || (size > 0.99 && size < 1)) ? 1 : 0;
 }
 
 /** A relative change as a headline, which is a word where there is none. */
@@ -183,9 +188,9 @@ export function wastePercent(row: GpuHours, share: Figure): string {
   const text = percent(share);
   if (share === null || share === undefined || (row.unmeasured_gpu_hours ?? 0) <= 1e-9) return text;
   if (text.startsWith(">")) return text;
-  const digits = Math.abs(share) < 0.0995 ? 1 : 0; // rounded down, because it is the least
+  const digits = digitsOf(share); // rounded down, because it is the least
   const least = Math.floor(share * 100 * 10 ** digits + 1e-9) / 10 ** digits;
-  return `≥${least > 0 ? least.toFixed(least % 1 === 0 && digits === 0 ? 0 : digits) : 0}%`;
+  return `≥${least > 0 ? least.toFixed(digits) : 0}%`;
 }
 
 /** Wasted share of the allocated cost, or which share of GPU-hours was measured if that is too little. */
@@ -318,6 +323,13 @@ export function dateOf(time: number, zone: Zone): string {
 export function bucketName(start: number, step: string, zone: Zone): string {
   if (step === "hour") return moment(start, zone);
   return step === "day" ? utcDay(start) : `${step} from ${utcDay(start)}`;
+}
+
+/** What a table says of a node's hardware. */
+export function hardwareOf(node: { instance_type: string; capacity_type: string }): string {
+  return [node.instance_type, ...(node.capacity_type === "on-demand" ? [] : [node.capacity_type])]
+    .filter(Boolean)
+    .join(", ");
 }
 
 /** A node's instance type, marked where no label says it. */

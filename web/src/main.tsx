@@ -3,6 +3,7 @@
 import { type ComponentChildren, render } from "preact";
 import { useContext, useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { fetchJson } from "./api";
+import { type Ignored, understood } from "./address";
 import { begin, currentUser } from "./auth";
 import { COMPARISONS } from "./compare";
 import { type Config, fetchConfig } from "./config";
@@ -75,7 +76,7 @@ function loadedLater(load: () => Promise<() => ComponentChildren>) {
 
 function App({ config, Button }: { config: Config; Button: Decisions["Button"] | null }) {
   const notice = useLatestNotice(config.notice);
-  const route = useUrlRoute();
+  const { route, ignored } = understood(useUrlRoute());
   const View = VIEWS[route.view];
   const [decisions, setDecisions] = useState(0);
   const add = () => setDecisions((count) => count + 1);
@@ -107,6 +108,7 @@ function App({ config, Button }: { config: Config; Button: Decisions["Button"] |
                 {notice}
               </p>
             )}
+            <IgnoredNote route={route} ignored={ignored} />
             <Breadcrumb route={route} />
             <DecisionsContext.Provider value={Button && { count: decisions, add, Button }}>
               <Guarded key={`${route.view} ${route.name}`}>
@@ -118,6 +120,29 @@ function App({ config, Button }: { config: Config; Button: Decisions["Button"] |
         </ServeContext.Provider>
       </NoticeContext.Provider>
     </RouteContext.Provider>
+  );
+}
+
+/** What of the address the page does not understand. */
+function IgnoredNote({ route, ignored }: { route: Route; ignored: readonly Ignored[] }) {
+  if (ignored.length === 0) return null;
+  return (
+    <p class="note unpriced" role="status" data-testid="ignored">
+      Ignored in the address:{" "}
+      {ignored.map(({ key, text, why }, at) => (
+        <span key={key}>
+          {at > 0 && "; "}
+          {key}=<Name>{text}</Name> ({why})
+        </span>
+      ))}
+      .
+      {ignored.some(({ key, text }) => key === "by" && text === "model") && (
+        <>
+          {" "}
+          Costs by model: <a href={linkTo(route, "models")}>Models</a>.
+        </>
+      )}
+    </p>
   );
 }
 

@@ -17,9 +17,15 @@ export const PERIODS: Readonly<Record<string, string>> = {
   lastmonth: "Last month (UTC)",
 };
 
+const OTHER = /^([1-9]\d{0,3})([hd])$/;
+
+/** Whether the API has this window. */
+export const isWindow = (window: string) => Object.hasOwn(PERIODS, window) || OTHER.test(window);
+
 /** The name of a window that only an address has, such as 30d. */
 export function windowName(window: string): string {
-  const [, count = "", unit] = /^(\d+)([hd])$/.exec(window) ?? [];
+  if (Object.hasOwn(PERIODS, window)) return PERIODS[window] ?? window;
+  const [, count = "", unit] = OTHER.exec(window) ?? [];
   if (count === "") return window;
   return unit === "h"
     ? `Last ${counted(Number(count), "hour")}`

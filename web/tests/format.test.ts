@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import {
+  hardwareOf,
   HOUR,
   axisMoney,
   axisTime,
@@ -199,6 +200,18 @@ test("an instance type that no label says is marked", () => {
   expect(instanceType({ instance_type: "" })).toBe("unknown type");
 });
 
+test("hardware of which a part is unknown has no stray comma", () => {
+  const type = "p4d.24xlarge";
+  expect(
+    [
+      { instance_type: type, capacity_type: "" },
+      { instance_type: type, capacity_type: "on-demand" },
+      { instance_type: type, capacity_type: "spot" },
+      { instance_type: "", capacity_type: "spot" },
+    ].map(hardwareOf),
+  ).toEqual([type, type, `${type}, spot`, "spot"]);
+});
+
 test("a headline without a change is a word", () => {
   expect([null, 0, -0.0004, 0.0004, 0.02].map(changeWord)).toEqual([
     "not yet",
@@ -211,10 +224,15 @@ test("a headline without a change is a word", () => {
 
 test("the least share of waste is not rounded up", () => {
   const row = { allocated_gpu_hours: 10, unmeasured_gpu_hours: 1 };
-  expect([0.601, 0.609, 0.0567, 0.0001].map((share) => wastePercent(row, share))).toEqual([
+  const shares = [0.601, 0.609, 0.0567, 0.0001, 0.99, 0.9958, 0.99996, 1];
+  expect(shares.map((share) => wastePercent(row, share))).toEqual([
     "≥60%",
     "≥60%",
     "≥5.6%",
     "≥0%",
+    "≥99%",
+    "≥99.5%",
+    ">99.9%",
+    "≥100%",
   ]);
 });

@@ -82,7 +82,7 @@ import {
   View,
 } from "../parts";
 import { sumOf } from "../removal";
-import { linkTo, periodOf, type Route } from "../route";
+import { periodOf, type Route } from "../route";
 import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series";
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
@@ -225,21 +225,9 @@ export function Explore() {
   const question = questionOf(route);
   const { cluster, grain, vs } = route.query;
   const request = useFetch(JSON.stringify([periodOf(route), cluster, grain, vs, question]), () => fetchExplore(route));
-  const { by } = route.query;
   const controls = (
     <>
       <Trail question={question} />
-      {by !== undefined && by !== question.by && (
-        <p class="note unpriced" data-testid="no-dimension">
-          <Name>{by}</Name> is not a dimension of costs, so these are grouped by business unit.
-          {by === "model" && (
-            <>
-              {" "}
-              Costs by model: <a href={linkTo(route, "models")}>Models</a>.
-            </>
-          )}
-        </p>
-      )}
       <Controls question={question} />
       <Filters
         filters={question.filters}

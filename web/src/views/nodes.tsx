@@ -20,7 +20,9 @@ import {
   dateOf,
   DAY,
   type Figure,
+  hardwareOf,
   HOUR,
+  HOURS_PER_MONTH,
   instant,
   knownFigure,
   measuredShare,
@@ -510,7 +512,7 @@ function Removals(props: ViewData) {
       </p>
       <Table
         name="removals"
-        caption={`Nodes of the last hour: those without pods first. Costs per month are at this ${span}'s rate`}
+        caption={`Nodes of the last hour: those without pods first. Costs per month are extrapolated: an hour's mean at this ${span}'s rate × ${HOURS_PER_MONTH}. Unallocated cost is that of the ${span}`}
         sort=""
         most={10}
         rows={removals}
@@ -544,9 +546,7 @@ function Removals(props: ViewData) {
           figureColumn("held", "GPUs held", ({ heldShare }: Removal) => heldShare, percent),
           nameColumn("pool", "Node pool", ({ node }: Removal) => node.node_pool),
           ...clusterColumns(removals, ({ node }) => node.cluster),
-          nameColumn("type", "Instance", ({ node }: Removal) =>
-            node.capacity_type === "on-demand" ? node.instance_type : `${node.instance_type}, ${node.capacity_type}`,
-          ),
+          nameColumn("type", "Instance", ({ node }: Removal) => hardwareOf(node)),
         ]}
       />
     </>
