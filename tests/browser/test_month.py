@@ -308,9 +308,21 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     shown = reloaded()
     assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month (UTC):")
     assert budgets.locator(".tag").all_inner_texts() == ["exceeded", "will exceed"]
-    assert [line for line in shown.splitlines() if " of $" in line] == [
-        f"allocated cost $1,600 of {first_budget}", f"run rate $950.00 of {second_budget}",
+    assert rows_of(budgets) == [
+        [f"{first} exceeded", "", "$2,100", first_budget], [f"{second} will exceed", "", "$950.00", second_budget],
     ]  # fmt: skip
+    bars = budgets.locator(".budget")
+    labels = [bars.nth(at).get_attribute("aria-label") for at in range(2)]
+    assert labels == [
+        f"allocated cost so far {usd} of the budget"
+        for usd in (
+            f"$1,600, {percent(Decimal(1600), response['rows'][0]['budget_usd'])}",
+            f"$700.00, {percent(Decimal(700), response['rows'][1]['budget_usd'])}",
+        )
+    ]
+    widths = "(bar) => Object.fromEntries([...bar.children].map(({ className, style }) => [className, style.width]))"
+    over = {"": "100%", "over": share(1600, 2100), "spent": share(response["rows"][0]["budget_usd"], 2100)}
+    assert bars.first.evaluate(widths) == {**over, "limit": ""}, "the run rate, and the part over the budget"
     assert budgets.get_by_role("link").all_inner_texts() == [first, second]
     texts: dict[str, list[tuple[str, int, int | None]]] = {
         "All 2 business units with a budget stay within it.": [("within", 10, 20), ("within", 10, 20)],
@@ -324,12 +336,21 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
         amounts[:] = of_units
         assert [line for line in reloaded().splitlines() if line] == [text, "All budgets"]
     budgets.get_by_text("All budgets").click()
-    assert [line for line in budgets.inner_text().splitlines() if " of $" in line] == [
-        f"run rate $20.00 of {first_budget}", f"allocated cost $10.00 of {second_budget}",
-    ]  # fmt: skip
+    assert rows_of(budgets) == [[first, "", "$20.00", first_budget], [second, "", "–", second_budget]]
     budgets.get_by_role("link", name=second).click()
     settled(page)
     expect(page.get_by_test_id("month-budget")).to_have_text(second_budget)
+
+
+def rows_of(table: Locator) -> list[list[str]]:
+    rows: list[list[str]] = table.locator("tbody tr").evaluate_all(
+        "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
+    )
+    return rows
+
+
+def share(part: Decimal | int, whole: int) -> str:
+    return f"{rounded(100 * Decimal(part) / whole, 1)}%"
 
 
 def test_savings_show_every_state_as_the_api(visit: Callable[..., Page], site: Site) -> None:

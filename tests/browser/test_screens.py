@@ -249,6 +249,49 @@ def test_each_row_of_cards_of_a_unit_says_its_period(visit: Callable[..., Page],
     assert of_cards == ["This month (UTC), all clusters", f"{first} to {last}"]
 
 
+@pytest.mark.parametrize("viewport", [PHONE, LAPTOP])
+def test_views_are_in_one_row_and_the_others_in_a_menu(
+    visit: Callable[..., Page], site: Site, viewport: ViewportSize
+) -> None:
+    page = visit(site, f"overview?{PERIOD}", viewport=viewport)
+    views = page.get_by_role("navigation", name="Views")
+    assert views.evaluate("(nav) => nav.scrollWidth <= nav.clientWidth")
+    tops = views.locator("> a, > button").evaluate_all("(found) => found.map((element) => element.offsetTop)")
+    assert len(tops) >= 5
+    assert len(set(tops)) == 1
+    more = views.get_by_role("button", name="More")
+    more.focus()
+    page.keyboard.press("Enter")
+    menu = page.locator("#menu").get_by_role("link")
+    hidden = ["Data health"] if viewport == PHONE else []
+    assert menu.all_inner_texts() == [*hidden, "Hour", "Glossary", "API ↗"]
+    page.keyboard.press("Escape")
+    expect(menu.first).to_be_hidden()
+    more.click()
+    menu.filter(has_text="Glossary").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Glossary")
+    expect(menu.first).to_be_hidden()
+    expect(more).to_have_attribute("aria-current", "true")
+
+
+def test_many_missing_hours_are_folded(visit: Callable[..., Page], site: Site) -> None:
+    """The API's hours with every second one missing."""
+    page = visit(site, f"overview?{PERIOD}", viewport=PHONE)
+
+    def lose_hours(route: Route) -> None:
+        response = simplejson.loads(route.fetch().text(), use_decimal=True)
+        rows = [{**row, "status": "missing"} if at % 2 else row for at, row in enumerate(response["rows"])]
+        route.fulfill(body=simplejson.dumps({**response, "rows": rows}), content_type="application/json")
+
+    page.route("**/v1/hours*", lose_hours)
+    page.reload()
+    settled(page)
+    folded = page.get_by_test_id("folded-gaps")
+    assert folded.inner_text() == "12 cluster-hours without figures: 12 gaps in 1 cluster"
+    folded.locator("summary").click()
+    expect(folded.locator("li")).to_have_count(12)
+
+
 def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"nodes?{PERIOD}", color_scheme="dark")
     entry = page.locator(".scale > span", has_text="the node did not exist")

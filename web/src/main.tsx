@@ -1,7 +1,7 @@
 // Entry point: signs in if the deployment requires it, then renders the view in the URL fragment.
 
 import { type ComponentChildren, render } from "preact";
-import { useContext, useEffect, useErrorBoundary, useState } from "preact/hooks";
+import { useContext, useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import { fetchJson } from "./api";
 import { type Ignored, understood } from "./address";
 import { begin, currentUser } from "./auth";
@@ -18,6 +18,7 @@ import {
   ServeContext,
   useFetch,
   useHasModels,
+  useIsNarrow,
   useLatestNotice,
   useUrlRoute,
 } from "./hooks";
@@ -95,9 +96,6 @@ function App({ config, Button }: { config: Config; Button: Decisions["Button"] |
             <nav aria-label="Views">
               <strong>GPU cost</strong>
               <ListedViews route={route} />
-              <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
-                API ↗
-              </a>
             </nav>
             <Account />
             <Choices route={route} />
@@ -146,20 +144,59 @@ function IgnoredNote({ route, ignored }: { route: Route; ignored: readonly Ignor
   );
 }
 
-/** The views of the navigation: models only if there are inference servers, and the doctor only in `gpucost serve`. */
+type Listed = keyof typeof VIEW_NAMES;
+
+/** The views of the navigation: models only if there are inference servers, and the doctor only in `gpucost serve`. What
+ * is opened from other views, and on phones what is looked at rarely, is in a menu, so that all are in one row. */
 function ListedViews({ route }: { route: Route }) {
   const hasModels = useHasModels() || route.view === "models" || isOfModels(route.view);
   const hasDoctor = useContext(ServeContext);
-  const views = ["overview", "explore", "models", "savings", "nodes", "hour", "health", "doctor", "glossary"] as const;
+  const isNarrow = useIsNarrow();
+  const checks: Listed[] = ["health", ...(hasDoctor ? (["doctor"] as const) : [])];
+  const views: Listed[] = ["overview", "explore", ...(hasModels ? (["models"] as const) : []), "savings", "nodes"];
+  const link = (view: Listed) => (
+    <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
+      {VIEW_NAMES[view]}
+    </a>
+  );
+  const rest: Listed[] = [...(isNarrow ? checks : []), "hour", "glossary"];
   return (
     <>
-      {views
-        .filter((view) => (view !== "models" || hasModels) && (view !== "doctor" || hasDoctor))
-        .map((view) => (
-          <a key={view} href={linkTo(route, view)} aria-current={currentOf(route, view)}>
-            {VIEW_NAMES[view]}
-          </a>
-        ))}
+      {[...views, ...(isNarrow ? [] : checks)].map(link)}
+      <Menu isCurrent={rest.some((view) => currentOf(route, view) !== undefined)}>
+        {rest.map(link)}
+        <a href="docs" target="_blank" rel="noreferrer" title="Opens in a new tab">
+          API ↗
+        </a>
+      </Menu>
+    </>
+  );
+}
+
+function Menu({ isCurrent, children }: { isCurrent: boolean; children: ComponentChildren }) {
+  const opener = useRef<HTMLButtonElement>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const place = () => {
+    const [from, to] = [opener.current?.getBoundingClientRect(), box.current];
+    if (from === undefined || to === null) return;
+    to.style.top = `${from.bottom}px`;
+    to.style.left = `${Math.max(0, Math.min(from.left, document.documentElement.clientWidth - to.offsetWidth))}px`;
+  };
+  return (
+    <>
+      <button type="button" ref={opener} popoverTarget="menu" aria-current={isCurrent ? "true" : undefined}>
+        More ▾
+      </button>
+      <div
+        id="menu"
+        ref={box}
+        popover="auto"
+        class="menu"
+        onToggle={(event) => event.newState === "open" && place()}
+        onClick={() => box.current?.hidePopover()}
+      >
+        {children}
+      </div>
     </>
   );
 }

@@ -158,6 +158,8 @@ export function Table<Row>(props: {
   sort: string;
   rowKey: (row: Row) => string;
   most?: number;
+  /** Rows that a phone shows at first. */
+  mostOnPhones?: number;
   /** The rows that a row consists of, shown below it when it is opened. */
   within?: (row: Row) => readonly Row[];
 }) {
@@ -165,7 +167,7 @@ export function Table<Row>(props: {
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const order = route.query[`${props.name}-sort`] ?? props.sort;
   const rows = sorted(props.rows, props.columns, order);
-  const [shown, button] = useFolded(rows, props.most ?? 50);
+  const [shown, button] = useFolded(rows, props.most ?? 50, props.mostOnPhones);
   const [scroller, width] = useWidth();
   const [hidden, setHidden] = useState(0);
   useLayoutEffect(() => {

@@ -223,6 +223,7 @@ function AlertTable(props: { alerts: readonly Alert[]; evaluated: AlertsOfDay["e
         ...(areMaybeOlder ? [`“${OR_BEFORE}”: the condition held in the first hour that was evaluated`] : []),
       ].join(". ")}
       sort={isPending ? "-since" : "-cost"}
+      mostOnPhones={3}
       rows={alerts}
       rowKey={(alert) => alert.id}
       columns={shownOn(

@@ -40,7 +40,7 @@ import {
   utilizationText,
 } from "../format";
 import type { Term } from "../glossary";
-import { changed, useRoute, useZone } from "../hooks";
+import { changed, useIsNarrow, useRoute, useZone } from "../hooks";
 import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
 import { linkTo, writeRoute } from "../route";
@@ -68,6 +68,7 @@ export interface AnswersData {
 const MOST = 3;
 /** Recommendations that are shown. */
 const MOST_TO_DO = 5;
+const MOST_TO_DO_ON_PHONES = 2;
 /** Parts of the cost whose names need an explanation. */
 const JARGON: readonly PartKey[] = ["stranded_usd", "unobserved_usd", "host_usd", "residual_usd"];
 
@@ -103,6 +104,17 @@ function Answer(props: {
       <p class="note">{props.note}</p>
       {props.children}
     </div>
+  );
+}
+
+/** What a phone folds. */
+function Folded({ summary, children }: { summary: string; children: ComponentChildren }) {
+  if (!useIsNarrow()) return <>{children}</>;
+  return (
+    <details>
+      <summary>{summary}</summary>
+      {children}
+    </details>
   );
 }
 
@@ -186,23 +198,25 @@ function MonthEnd({ forecast }: { forecast: Forecast | null }) {
         )}
       </p>
       {drivers.length > 0 && (
-        <ul>
-          {drivers.map((row) => (
-            <Row
-              key={row.name}
-              name={
-                <a href={linkTo(route, "unit", row.name)}>
-                  <Name>{row.name}</Name>
-                </a>
-              }
-            >
-              {roundMoney(expectedOf(row), currency)}
-            </Row>
-          ))}
-          {forecast.budget_usd !== null && (
-            <Row name="Budgets of all business units">{roundMoney(forecast.budget_usd, currency)}</Row>
-          )}
-        </ul>
+        <Folded summary="What drives it">
+          <ul>
+            {drivers.map((row) => (
+              <Row
+                key={row.name}
+                name={
+                  <a href={linkTo(route, "unit", row.name)}>
+                    <Name>{row.name}</Name>
+                  </a>
+                }
+              >
+                {roundMoney(expectedOf(row), currency)}
+              </Row>
+            ))}
+            {forecast.budget_usd !== null && (
+              <Row name="Budgets of all business units">{roundMoney(forecast.budget_usd, currency)}</Row>
+            )}
+          </ul>
+        </Folded>
       )}
     </div>
   );
@@ -256,30 +270,63 @@ const BUDGET_TAGS: Partial<Record<BudgetsResponse["rows"][number]["status"], str
 
 function BudgetRows({ rows, currency }: { rows: BudgetsResponse["rows"]; currency: string }) {
   const route = useRoute();
+  const usd = (amount: number | null) => roundMoney(amount, currency);
   return (
-    <ul>
-      {rows.map(({ business_unit: unit, status, spent_usd, projected_usd, budget_usd }) => {
-        const isSpent = status === "exceeded" || projected_usd === null;
-        return (
-          <Row
-            key={unit}
-            name={
-              <>
-                <a href={linkTo(route, "unit", unit)}>
-                  <Name>{unit}</Name>
-                </a>{" "}
-                {BUDGET_TAGS[status] !== undefined && (
-                  <span class={status === "exceeded" ? "tag alarming" : "tag"}>{BUDGET_TAGS[status]}</span>
-                )}
-              </>
-            }
-          >
-            {isSpent ? AMOUNTS.allocated_usd : "run rate"} {roundMoney(isSpent ? spent_usd : projected_usd, currency)}{" "}
-            of {roundMoney(budget_usd, currency)}
-          </Row>
-        );
-      })}
-    </ul>
+    <table>
+      <caption class="hidden">Budgets of this month (UTC)</caption>
+      <thead>
+        <tr>
+          <th scope="col">Business unit</th>
+          <th scope="col">So far</th>
+          <th scope="col" class="figure">
+            Run rate
+          </th>
+          <th scope="col" class="figure">
+            Budget
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(({ business_unit: unit, status, spent_usd, projected_usd, budget_usd }) => (
+          <tr key={unit}>
+            <td>
+              <a href={linkTo(route, "unit", unit)}>
+                <Name>{unit}</Name>
+              </a>{" "}
+              {BUDGET_TAGS[status] !== undefined && (
+                <span class={status === "exceeded" ? "tag alarming" : "tag"}>{BUDGET_TAGS[status]}</span>
+              )}
+            </td>
+            <td>
+              <BudgetBar
+                spent={spent_usd}
+                projected={projected_usd}
+                budget={budget_usd}
+                label={`${AMOUNTS.allocated_usd} so far ${usd(spent_usd)}, ${percent(ratio(spent_usd, budget_usd))} of the budget`}
+              />
+            </td>
+            <td class="figure">{usd(projected_usd)}</td>
+            <td class="figure">{usd(budget_usd)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** What was spent, what is over the budget of it, and the run rate behind it, with a mark at the budget. */
+function BudgetBar(props: { spent: number | null; projected: number | null; budget: number; label: string }) {
+  const { projected, budget, label } = props;
+  const spent = props.spent ?? 0;
+  const whole = Math.max(spent, projected ?? 0, budget);
+  const width = (amount: number) => `${(100 * (ratio(amount, whole) ?? 0)).toFixed(1)}%`;
+  return (
+    <span class="budget" role="img" aria-label={label} title={label}>
+      <span style={{ width: width(projected ?? 0) }} />
+      <span class={spent > budget ? "over" : "spent"} style={{ width: width(spent) }} />
+      {spent > budget && <span class="spent" style={{ width: width(budget) }} />}
+      <span class="limit" style={{ left: `calc(${width(budget)} - 2px)` }} />
+    </span>
   );
 }
 
@@ -461,6 +508,7 @@ function Changed({ fleet, units, before }: AnswersData) {
 
 function ToDo({ recommendations, units, fleet }: AnswersData) {
   const route = useRoute();
+  const isNarrow = useIsNarrow();
   const zone = useZone();
   if ("error" in recommendations)
     return (
@@ -499,7 +547,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       }
     >
       <ul data-testid="best" class="sentences">
-        {best.slice(0, MOST_TO_DO).map((row) => (
+        {best.slice(0, isNarrow ? MOST_TO_DO_ON_PHONES : MOST_TO_DO).map((row) => (
           <Row
             key={row.id}
             name={

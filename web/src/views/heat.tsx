@@ -18,7 +18,7 @@ import {
   utilization,
 } from "../format";
 import { changed, go, useFetch, useIsNarrow, useRoute, useZone } from "../hooks";
-import { Empty, Name, Loaded } from "../parts";
+import { Empty, Name, Loaded, useFolded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
 import { exactly, linkTo, type Route } from "../route";
 import { align, bucketsOf, endOf, type Grain, isWhole, timeTicks } from "../series";
@@ -36,6 +36,8 @@ interface Props {
 }
 
 const MAX_HOURS = 35 * 24;
+/** Business units that a phone shows at first. */
+const MOST_ON_PHONES = 6;
 /** Letters of a name that fit in a line on a phone, and the height of the line in pixels. */
 const LETTERS = 15;
 const LINE = 17;
@@ -55,16 +57,30 @@ export function heatGrainOf(route: Route, { start, end }: Pick<CostsResponse, "s
 export function Heat(props: Props) {
   const route = useRoute();
   const { units, byTime, timeGrain, fleet, grain, hours, clusters } = props;
-  const names = units.rows.map(unitOf);
+  const all = units.rows.map(unitOf);
+  const [names, button] = useFolded(all, Infinity, MOST_ON_PHONES);
+  const isNarrow = useIsNarrow();
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
   if (names.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
   const mapGrain = heatGrainOf(route, units);
+  const perPage = rowsOfPage(count, all.length);
   if (mapGrain !== timeGrain)
     return (
-      <Paged units={units} names={names} hours={hours} clusters={clusters} perPage={rowsOfPage(count, names.length)} />
+      <Paged
+        units={units}
+        names={all}
+        hours={hours}
+        clusters={clusters}
+        perPage={isNarrow ? Math.min(MOST_ON_PHONES, perPage) : perPage}
+      />
     );
   const page = { names, grain: mapGrain, rows: byTime.rows, fleet: grain === mapGrain ? fleet.rows : null, hours };
-  return <HeatMap units={units} page={page} clusters={clusters} />;
+  return (
+    <>
+      <HeatMap units={units} page={page} clusters={clusters} />
+      {button}
+    </>
+  );
 }
 
 interface Page {

@@ -48,6 +48,7 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
   return (
     <Table
       name="units"
+      mostOnPhones={6}
       caption={`Costs by business unit. Waste change: ${
         comparison === null ? "not shown, because too many hours have no figures" : `vs ${earlierText(before, zone)}`
       }`}
