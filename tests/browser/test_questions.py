@@ -453,6 +453,71 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
     check_layouts(page)
 
 
+def test_explore_groups_by_two_dimensions_and_saves_the_view_by_name(
+    newcomer: Callable[..., Newcomer], site: Site
+) -> None:
+    page = newcomer(f"explore?{DAY}").page
+    page.get_by_label("and by").select_option(label="Workload")
+    page.wait_for_url(re.compile("then=workload"))
+    settled(page)
+    rows = site.ask(f"costs?{DAY}&granularity=total&group_by=business_unit,workload")["rows"]
+    expected = {tuple(row["group"].values()): usd(row["allocated_usd"]) for row in rows}
+    titles = ("Business unit", "Workload", "Allocated cost")
+    shown = list(zip(*(cells(page, "explore", title) for title in titles), strict=True))
+    assert {(unit, workload): cost for unit, workload, cost in shown} == expected
+    expect(page.get_by_role("region", name="Allocated cost by business unit × workload")).to_contain_text(
+        f"in {len(expected)} rows."
+    )
+    legend = page.locator(".chart .legend li:has(rect)").all_inner_texts()
+    assert dict(text.rsplit(" ", 1) for text in legend) == {" · ".join(names): cost for names, cost in expected.items()}
+    saved = page.get_by_role("group", name="Saved views")
+    saved.get_by_text("Save this view").click()
+    saved.get_by_label("Name of the view").fill("<b>units</b> & workloads")
+    saved.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Explore: <b>units</b> & workloads")
+    address = page.url
+    page.goto(f"{site.address}/#/explore")
+    page.reload()
+    settled(page)
+    saved.get_by_role("link", name="<b>units</b> & workloads").click()
+    settled(page)
+    assert page.url == address, "the address has the view and its name"
+    page.evaluate("localStorage.setItem('gpucost.explore.views', '[{\"name\": 1}]')")
+    page.reload()
+    settled(page)
+    expect(saved).to_contain_text("The views that this browser saved cannot be read, so they are ignored.")
+    expect(saved.get_by_role("link")).to_have_count(0)
+
+
+def test_explore_shows_the_cost_of_nodes_and_what_is_unallocated(
+    newcomer: Callable[..., Newcomer], site: Site, tmp_path: Path
+) -> None:
+    page = newcomer(f"explore?{DAY}&by=node&measure=unallocated_usd").page
+    nodes = site.ask(f"nodes?{DAY}&limit=2000")["rows"]
+    free = {name: sum(row["unallocated_usd"] for row in nodes if row["node"] == name) for name in NODES}
+    shown = dict(zip(cells(page, "explore", "Node"), cells(page, "explore", "Unallocated cost"), strict=True))
+    assert shown == {name: usd(amount) for name, amount in free.items()}
+    totals = site.ask(f"fleet?{DAY}&granularity=total")["totals"]
+    expect(page.get_by_test_id("explore-total")).to_have_text(usd(totals["unallocated_usd"]))
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="Download for Excel").click()
+    coming.value.save_as(tmp_path / "nodes.csv")
+    assert (tmp_path / "nodes.csv").read_bytes().startswith(b"\xef\xbb\xbfNode,"), "Excel reads it as UTF-8"
+    with (tmp_path / "nodes.csv").open(encoding="utf-8-sig") as file:
+        downloaded = {row["Node"]: Decimal(row["Unallocated cost (USD)"]) for row in csv.DictReader(file)}
+    assert downloaded == free
+    page.get_by_label("Group by").select_option(label="Cluster")
+    page.get_by_label("Measure").select_option(label="Node cost")
+    page.get_by_role("combobox", name="Period").select_option("30d")
+    page.wait_for_url(re.compile("window=30d"))
+    settled(page)
+    month = site.ask("fleet?window=30d&granularity=total")["totals"]
+    expect(page.get_by_test_id("explore-total")).to_have_text(usd(month["node_cost_usd"]))
+    assert cells(page, "explore", "Cluster") == ["west"]
+    page.get_by_label("Group by").select_option(label="Business unit")
+    expect(page.locator("main")).to_contain_text("The node cost is that of nodes, which have no other dimensions")
+
+
 def test_parameters_that_the_page_does_not_have_are_named(newcomer: Callable[..., Newcomer], site: Site) -> None:
     page = newcomer("explore?by=model&measure=profit&window=5y").page
     expect(page.get_by_test_id("ignored")).to_have_text(

@@ -3,7 +3,7 @@
 import { COST_NAMES, NEEDS, QUANTITIES } from "./amounts";
 import { type CostRow, MAX_DETAIL_HOURS, type Parameters } from "./api";
 import { counted, DAY, type Figure, HOUR, knownFigure } from "./format";
-import { amountTitle } from "./identity";
+import { AMOUNTS, amountTitle } from "./identity";
 import { keyOf } from "./order";
 import { sumOf } from "./removal";
 import { exactly, type Route } from "./route";
@@ -37,10 +37,13 @@ const NEXT: Readonly<Record<string, string>> = {
   pod: "node",
 };
 
-type Money = keyof typeof COST_NAMES | "cost_usd";
+/** Amounts that nodes have, and pods do not. */
+const OF_NODES = ["node_cost_usd", "unallocated_usd"] as const;
+export type NodeMeasure = (typeof OF_NODES)[number];
+type Money = keyof typeof COST_NAMES | "cost_usd" | NodeMeasure;
 export type Measure = Money | keyof typeof QUANTITIES;
 
-const MONEY = [...Object.keys(COST_NAMES), "cost_usd"] as Money[];
+const MONEY = [...Object.keys(COST_NAMES), "cost_usd", ...OF_NODES] as Money[];
 export const MEASURES: Readonly<Record<Measure, string>> = {
   ...(Object.fromEntries(MONEY.map((key) => [key, amountTitle(key)])) as Record<Money, string>),
   ...QUANTITIES,
@@ -48,9 +51,27 @@ export const MEASURES: Readonly<Record<Measure, string>> = {
 
 export const isMoney = (measure: Measure) => measure.endsWith("_usd");
 
+export const isOfNodes = (measure: Measure): measure is NodeMeasure => OF_NODES.some((key) => key === measure);
+
+/** The dimensions that nodes have, and so their costs. */
+export const NODE_DIMENSIONS = [
+  "cluster",
+  "node_pool",
+  "instance_type",
+  "gpu_model",
+  "capacity_type",
+  "zone",
+  "node",
+] as const;
+
+/** A row of costs: of pods, or of nodes. */
+export type Costs = CostRow & Partial<Record<NodeMeasure, number | null>>;
+
+export const figureOf = (row: Costs, measure: Measure): Figure => row[measure];
+
 /** Whether a measure is unknown where no energy was measured, or also without an emission factor. */
 export function energyNeedOf(measure: Measure): "energy" | "emission factor" | null {
-  const need = measure === "cost_usd" ? "price" : NEEDS[measure];
+  const need = measure === "cost_usd" || isOfNodes(measure) ? "price" : NEEDS[measure];
   return need === "energy" || need === "emission factor" ? need : null;
 }
 
@@ -65,6 +86,8 @@ export interface Filter {
 
 export interface Question {
   by: string;
+  /** A second dimension of the groups; "" for none. */
+  then: string;
   measure: Measure;
   filters: Filter[];
   /** Dimensions that were opened on the way, the first one first. */
@@ -78,15 +101,26 @@ export interface Question {
 export const isDimension = (name: string) => Object.hasOwn(DIMENSIONS, name) || /^label:./.test(name);
 
 export function questionOf(route: Route): Question {
-  const { by = "business_unit", measure = "", compare, trail = "", idle } = route.query;
+  const { by: first = "business_unit", then = "", measure = "", compare, trail = "", idle } = route.query;
+  const by = isDimension(first) ? first : "business_unit";
   return {
-    by: isDimension(by) ? by : "business_unit",
+    by,
+    then: isDimension(then) && then !== by ? then : "",
     measure: Object.hasOwn(MEASURES, measure) ? (measure as Measure) : "allocated_usd",
     filters: filtersIn(route),
     trail: trail.split(",").filter((dimension) => dimension !== ""),
     isCompared: compare === "1",
     isIdleSeparate: measure === "cost_usd" && idle === "separate",
   };
+}
+
+/** The dimensions that a question groups by. */
+export const dimensionsOf = ({ by, then }: Pick<Question, "by" | "then">) => (then === "" ? [by] : [by, then]);
+
+/** What a row's group is called. */
+export function nameOf(question: Pick<Question, "by" | "then">, { group }: Pick<CostRow, "group">): string {
+  const names = dimensionsOf(question).map((dimension) => group[dimension] ?? "");
+  return names.length === 1 ? (names[0] ?? "") : names.map((name) => (name === "" ? "none" : name)).join(" · ");
 }
 
 /** The URL's filters. */
@@ -108,16 +142,23 @@ export function filterQuery(filters: readonly Filter[], before: readonly Filter[
   return query;
 }
 
-/** The URL's parameters after a group was opened: a filter for it, and the next dimension. */
-export function opened(question: Question, name: string): Record<string, string> {
+/** The URL's parameters after a group was opened: a filter for each of its names, and the next dimension. */
+export function opened(question: Question, group: Readonly<Record<string, string>>): Record<string, string> {
   const { by, filters, trail } = question;
-  const kept = filters.filter(({ dimension }) => dimension !== by);
-  const taken = new Set([by, ...kept.map(({ dimension }) => dimension)]);
-  const next = [NEXT[by] ?? "business_unit", "business_unit", "workload", "namespace", "gpu_model", "node_pool"];
+  const dimensions = dimensionsOf(question);
+  const kept = filters.filter(({ dimension }) => !dimensions.includes(dimension));
+  const taken = new Set([...dimensions, ...kept.map(({ dimension }) => dimension)]);
+  const chosen = dimensions.map((dimension) => ({ dimension, name: group[dimension] ?? "", isExcluded: false }));
+  const step = dimensions.join(STEP);
+  const ofNodes = ["node_pool", "instance_type", "node", "cluster"];
+  const next = isOfNodes(question.measure)
+    ? ofNodes
+    : [NEXT[by] ?? "business_unit", "business_unit", "workload", "namespace", "gpu_model", "node_pool"];
   return {
-    ...filterQuery([...kept, { dimension: by, name, isExcluded: false }], filters),
+    ...filterQuery([...kept, ...chosen], filters),
     by: next.find((dimension) => !taken.has(dimension)) ?? by,
-    trail: [...trail.filter((dimension) => dimension !== by), by].join(","),
+    then: "",
+    trail: [...trail.filter((before) => before !== step), step].join(","),
   };
 }
 
@@ -128,32 +169,43 @@ export function excluded({ by, filters }: Question, name: string): Record<string
 
 /** The URL's parameters of a step of the trail: the filters of later steps are removed. */
 export function backTo(question: Question, step: number): Record<string, string> {
-  const later = new Set(question.trail.slice(step));
+  const later = new Set(question.trail.slice(step).flatMap(dimensionsOfStep));
+  const [by = question.by, then = ""] = dimensionsOfStep(question.trail[step] ?? question.by);
   return {
     ...filterQuery(
       question.filters.filter(({ dimension }) => !later.has(dimension)),
       question.filters,
     ),
-    by: question.trail[step] ?? question.by,
+    by,
+    then,
     trail: question.trail.slice(0, step).join(","),
   };
 }
 
-type Costs = Parameters<"v1/costs">;
+/** Between the dimensions of a step of the trail that grouped by two. */
+const STEP = "+";
+export const dimensionsOfStep = (step: string) => step.split(STEP);
+
+type Query = Parameters<"v1/costs">;
 
 /** The API's parameters of a question, without its period. */
-export function costsOf({ by, measure, filters, isIdleSeparate }: Question): Costs {
+export function costsOf(question: Question): Query {
+  const { measure, filters, isIdleSeparate } = question;
   const idle = isIdleSeparate ? "separate" : "shared-by-allocation";
-  return { group_by: by, ...filtersOf(filters), ...(measure === "cost_usd" ? { idle } : {}) };
+  return {
+    group_by: dimensionsOf(question).join(","),
+    ...filtersOf(filters),
+    ...(measure === "cost_usd" ? { idle } : {}),
+  };
 }
 
 /** The table's order as the API's. Orders that the API does not have become that of the measure. */
-export function sortOf({ by, measure }: Question, order: string | undefined): string {
+export function sortOf({ by, then, measure }: Question, order: string | undefined): string {
   if (order === undefined) return `-${measure}`;
   const sign = order.startsWith("-") ? "-" : "";
   const key = keyOf(order);
   if (key === "share") return sign + measure;
-  return key === by || Object.hasOwn(MEASURES, key) ? order : `-${measure}`;
+  return key === by || key === then || Object.hasOwn(MEASURES, key) ? order : `-${measure}`;
 }
 
 /** The filters as parameters of the API. */
@@ -180,9 +232,7 @@ export function familyOf(job: string): string {
 const LEAST_JOBS = 3;
 
 /** A row of a table: a group of the API, or Jobs whose names begin alike. */
-export interface ExploreRow extends CostRow {
-  jobs?: readonly CostRow[];
-}
+export type ExploreRow = Costs & { jobs?: readonly CostRow[] };
 
 const SUMS = [...Object.keys(NEEDS), "cost_usd"] as (keyof typeof NEEDS | "cost_usd")[];
 
@@ -224,29 +274,36 @@ export function jobsText(rows: readonly ExploreRow[]): string {
 export function chartedRows({ measure }: Question, rows: readonly ExploreRow[], most: number): ExploreRow[] {
   return rows
     .filter(({ kind }) => kind !== "idle")
-    .sort((left, right) => (right[measure] ?? 0) - (left[measure] ?? 0))
+    .sort((left, right) => (figureOf(right, measure) ?? 0) - (figureOf(left, measure) ?? 0))
     .slice(0, most);
 }
 
 /** The API's parameters of the question about only some rows of its table. Of grouped Jobs, the beginning of their names
  * selects others, too. */
-export function costsOfRows(question: Question, rows: readonly ExploreRow[]): Costs {
-  const { by, filters } = question;
-  const others = filters.filter(({ dimension }) => dimension !== by);
-  const nameOf = (row: ExploreRow) => row.group[by] ?? "";
-  const chosen = rows.map((row) => ({ dimension: by, name: nameOf(row), isExcluded: false }));
+export function costsOfRows(question: Question, rows: readonly ExploreRow[]): Query {
+  const dimensions = dimensionsOf(question);
+  const others = question.filters.filter(({ dimension }) => !dimensions.includes(dimension));
+  // Of two dimensions, also pairs of names that no row has: the chart adds them to the others.
+  const chosen = dimensions.flatMap((dimension) =>
+    [...new Set(rows.map(({ group }) => group[dimension] ?? ""))].map((name) => ({
+      dimension,
+      name,
+      isExcluded: false,
+    })),
+  );
   const costs = costsOf({ ...question, filters: [...others, ...chosen] });
   if (rows.every(({ jobs }) => jobs === undefined)) return costs;
-  const names = rows.map((row) =>
-    row.jobs === undefined ? exactly(nameOf(row)) : `${exactly(nameOf(row).slice(0, -1))}*`,
-  );
-  return { ...costs, workload: names.join(",") };
+  const names = rows.map(({ group, jobs }) => {
+    const workload = group["workload"] ?? "";
+    return jobs === undefined ? exactly(workload) : `${exactly(workload.slice(0, -1))}*`;
+  });
+  return { ...costs, workload: [...new Set(names)].join(",") };
 }
 
 /** The granularity of the chart: the one that was selected, if the API has it for this period and dimension. */
 export function stepOf(question: Question, start: string, end: string, selected: string | undefined): Step {
   const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
-  const dimensions = [question.by, ...question.filters.map(({ dimension }) => dimension)];
+  const dimensions = [...dimensionsOf(question), ...question.filters.map(({ dimension }) => dimension)];
   const isHourly = hours <= MAX_DETAIL_HOURS || dimensions.every((dimension) => HOURLY.includes(dimension));
   const allowed: Step[] = [];
   if (hours <= 35 * 24 && isHourly) allowed.push("hour");
@@ -273,13 +330,14 @@ export interface ChartRows {
 /** The chart's figures: those of the named groups, the idle cost, and what remains of all rows. Rows of the API belong
  * to the group of their name. */
 export function chartRows(
-  { by, measure, isIdleSeparate }: Question,
+  question: Question,
   { starts }: Buckets,
   names: readonly string[],
-  groups: readonly CostRow[],
-  all: readonly CostRow[],
+  groups: readonly Costs[],
+  all: readonly Costs[],
   groupByName: ReadonlyMap<string, string> = new Map(names.map((name) => [name, name])),
 ): ChartRows {
+  const { measure, isIdleSeparate } = question;
   const rows: ChartRows["rows"] = starts.map(() => undefined);
   const hours = starts.map(() => ({ allocated_gpu_hours: 0, unpriced_gpu_hours: 0 }));
   const at = new Map(starts.map((start, index) => [start, index]));
@@ -290,16 +348,16 @@ export function chartRows(
   };
   for (const row of all) {
     const index = at.get(Date.parse(row.start));
-    add(index, row.kind === "idle" ? IDLE : OTHERS, row[measure]);
+    add(index, row.kind === "idle" ? IDLE : OTHERS, figureOf(row, measure));
     const sums = index === undefined ? undefined : hours[index];
     if (sums === undefined) continue;
     sums.allocated_gpu_hours += row.allocated_gpu_hours;
     sums.unpriced_gpu_hours += row.unpriced_gpu_hours;
   }
   for (const row of groups) {
-    const group = groupByName.get(row.group[by] ?? "");
+    const group = groupByName.get(nameOf(question, row));
     if (row.kind === "idle" || group === undefined) continue;
-    const [index, figure] = [at.get(Date.parse(row.start)), row[measure]];
+    const [index, figure] = [at.get(Date.parse(row.start)), figureOf(row, measure)];
     add(index, group, knownFigure(row, measure));
     add(index, OTHERS, figure == null ? null : -figure);
   }
@@ -319,13 +377,13 @@ export function earlierTotals(
   measure: Measure,
   { starts, step }: Buckets,
   later: number,
-  rows: readonly CostRow[],
+  rows: readonly Costs[],
 ): (number | null)[] {
   const length = { hour: HOUR, day: DAY, week: 7 * DAY, month: Infinity }[step];
   if (later % length !== 0) return [];
   const totals = new Map<number, number | null>();
   for (const row of rows) {
-    const [at, figure] = [Date.parse(row.start) + later, row[measure]];
+    const [at, figure] = [Date.parse(row.start) + later, figureOf(row, measure)];
     const sum = totals.get(at) ?? 0;
     totals.set(at, figure == null || totals.get(at) === null ? null : sum + figure);
   }
@@ -333,11 +391,25 @@ export function earlierTotals(
 }
 
 /** One sentence if the API cannot answer the question for the period; undefined if it can. */
-export function limitOf({ by, filters }: Question, start: string, end: string): string | undefined {
+export function limitOf(question: Question, start: string, end: string): string | undefined {
   const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
-  const detail = [by, ...filters.map(({ dimension }) => dimension)].find((name) => name === "pod" || name === "node");
+  const dimensions = [...dimensionsOf(question), ...question.filters.map(({ dimension }) => dimension)];
+  if (isOfNodes(question.measure)) return nodeLimitOf(question.measure, dimensions, hours);
+  const detail = dimensions.find((name) => name === "pod" || name === "node");
   if (detail === undefined || hours <= MAX_DETAIL_HOURS) return undefined;
   return `Costs by ${detail} are kept for reports of at most ${MAX_DETAIL_HOURS} hours. Select a shorter period, or another dimension.`;
+}
+
+/** Longest period, in hours, of nodes: they are read in parts. */
+const MAX_NODE_HOURS = 7 * 24 + 1;
+
+function nodeLimitOf(measure: NodeMeasure, dimensions: readonly string[], hours: number): string | undefined {
+  const names = NODE_DIMENSIONS.map((key) => DIMENSIONS[key]?.toLowerCase() ?? key);
+  if (dimensions.some((name) => !NODE_DIMENSIONS.some((key) => key === name)))
+    return `The ${AMOUNTS[measure]} is that of nodes, which have no other dimensions than ${names.join(", ")}. Group and filter by these, or select the measure “${MEASURES.cost_usd}”.`;
+  if (hours > MAX_NODE_HOURS && dimensions.some((name) => name !== "cluster"))
+    return `The ${AMOUNTS[measure]} of longer periods than 7 days is known by cluster only. Select a shorter period, or group by cluster.`;
+  return undefined;
 }
 
 function readList(list: string): { name: string; isExcluded: boolean }[] {

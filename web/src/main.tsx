@@ -27,8 +27,6 @@ import { linkTo, type Route, type View, windowOf } from "./route";
 import { PERIODS, windowName } from "./periods";
 import "./style.css";
 import { Figure } from "./views/figure";
-import { Explore } from "./views/explore";
-import { Health } from "./views/health";
 import { Nodes } from "./views/nodes";
 import { Overview } from "./views/overview";
 import { Savings } from "./views/savings";
@@ -40,8 +38,8 @@ const VIEWS = {
   nodes: Nodes,
   hour: loadedLater(async () => (await import("./views/hour")).Hour),
   savings: Savings,
-  health: Health,
-  explore: Explore,
+  health: loadedLater(async () => (await import("./views/health")).Health),
+  explore: loadedLater(async () => (await import("./views/explore")).Explore),
   models: loadedLater(async () => (await import("./views/models")).Models),
   model: loadedLater(async () => (await import("./views/model")).Model),
   consumer: loadedLater(async () => (await import("./views/model")).Model),

@@ -7,6 +7,7 @@ export const PERIODS: Readonly<Record<string, string>> = {
   "24h": "Last 24 hours",
   "48h": "Last 48 hours",
   "7d": "7 days, incl. today (UTC)",
+  "30d": "30 days, incl. today (UTC)",
   "35d": "35 days, incl. today (UTC)",
   "90d": "90 days, incl. today (UTC)",
   today: "Today (UTC)",

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { CostRow, Coverage } from "../src/api";
+import type { CostRow, CostsResponse, Coverage } from "../src/api";
 import { GROUP_COLORS, groupColors, IDLE_COLOR, MOST_GROUPS, OTHERS_COLOR, PART_COLORS } from "../src/charts/colors";
 import { exceptIdle, figureColumn, ratioColumn, useColumn } from "../src/columns";
 import {
@@ -28,6 +28,7 @@ import {
   IDLE,
   jobsText,
   limitOf,
+  nameOf,
   opened,
   OTHERS,
   questionOf,
@@ -36,7 +37,8 @@ import {
 } from "../src/explore";
 import { readRoute, type Route } from "../src/route";
 import { bucketsOf } from "../src/series";
-import { colorOf, seriesOf } from "../src/views/explore";
+import { spreadsheetOf } from "../src/spreadsheet";
+import { cellsOf, colorOf, groupsIn, seriesOf } from "../src/views/explore";
 import { foldedWorkloads } from "../src/views/workloads";
 
 const at = (query: Record<string, string>): Route => ({ view: "explore", name: "", query });
@@ -100,14 +102,79 @@ test("an earlier period's totals stand at the same hours, and are unknown where 
 
 test("an opened group becomes a filter, and the trail leads back", () => {
   const first = questionOf(at({}));
-  const query = opened(first, "research");
+  const query = opened(first, { business_unit: "research" });
   expect(query).toMatchObject({ by: "workload", trail: "business_unit", "f.business_unit": "research" });
   const second = questionOf(at(query));
-  const third = questionOf(at({ ...query, ...opened(second, "train") }));
+  const third = questionOf(
+    at({
+      ...query,
+      ...opened(second, { workload: "train" }),
+    }),
+  );
   expect(third).toMatchObject({ by: "pod", trail: ["business_unit", "workload"] });
-  const back = questionOf(at({ ...query, ...opened(second, "train"), ...backTo(third, 1) }));
+  const back = questionOf(
+    at({
+      ...query,
+      ...opened(second, { workload: "train" }),
+      ...backTo(third, 1),
+    }),
+  );
   expect(back).toEqual(second);
   expect(questionOf(at({ ...query, ...backTo(second, 0) }))).toEqual(first);
+});
+
+test("groups of two dimensions have both names, and open with both as filters", () => {
+  const question = questionOf(at({ by: "business_unit", then: "cluster" }));
+  expect(costsOf(question).group_by).toBe("business_unit,cluster");
+  expect(nameOf(question, row({ group: { business_unit: "a", cluster: "west" } }))).toBe("a · west");
+  expect(nameOf(question, row({ group: { business_unit: "", cluster: "west" } }))).toBe("none · west");
+  expect(questionOf(at({ by: "cluster", then: "cluster" })).then).toBe("");
+  const query = opened(question, { business_unit: "a", cluster: "west" });
+  expect(query).toEqual({
+    by: "workload",
+    then: "",
+    trail: "business_unit+cluster",
+    "f.business_unit": "a",
+    "f.cluster": "west",
+  });
+  expect(questionOf(at({ ...query, ...backTo(questionOf(at(query)), 0) }))).toEqual(question);
+  expect(limitOf(questionOf(at({ then: "pod" })), "2026-11-01T00:00:00Z", "2026-11-04T00:00:00Z")).toContain(
+    "48 hours",
+  );
+});
+
+test("the chart of two dimensions has their pairs, and no other pair of the same names", () => {
+  const question = questionOf(at({ by: "business_unit", then: "cluster" }));
+  const start = "2026-11-18T00:00:00Z";
+  const of = (business_unit: string, cluster: string, allocated_usd: number) =>
+    row({ start, group: { business_unit, cluster }, allocated_usd });
+  const rows = [of("a", "west", 5), of("b", "east", 3), of("a", "east", 1)];
+  const charted = chartedRows(question, rows, 2);
+  expect(costsOfRows(question, charted)).toMatchObject({ business_unit: "a,b", cluster: "west,east" });
+  const names = charted.map((charted) => nameOf(question, charted));
+  const { totals } = chartRows(question, bucketsOf(start, "2026-11-18T01:00:00Z", "hour"), names, rows, rows);
+  expect(totals).toEqual({ "a · west": 5, "b · east": 3, [OTHERS]: 1 });
+});
+
+test("the table's count is that of its rows, and the groups in rows of Jobs are counted, too", () => {
+  const jobs = Array.from({ length: 113 }, (_, at) => row({ group: { workload: `train-${at}` } }));
+  const others = Array.from({ length: 37 }, (_, at) => row({ group: { workload: `server${at}x` } }));
+  const rows = groupJobs([...jobs, ...others], ({ group }) => group["workload"]?.startsWith("train-") === true);
+  expect([rows.length, groupsIn(rows)]).toEqual([38, 150]);
+});
+
+test("node costs have the dimensions of nodes", () => {
+  const limit = (query: Record<string, string>, days: number) =>
+    limitOf(questionOf(at(query)), "2026-11-01T00:00:00Z", `2026-11-${1 + days}T00:00:00Z`.replace(/-(\d)T/, "-0$1T"));
+  expect(limit({ measure: "node_cost_usd" }, 1)).toMatch(
+    /^The node cost is that of nodes, which have no other dimensions/,
+  );
+  expect(limit({ measure: "unallocated_usd", by: "cluster", "f.namespace": "a" }, 1)).toContain("“Cost with idle”");
+  expect(limit({ measure: "unallocated_usd", by: "cluster" }, 29)).toBeUndefined();
+  expect(limit({ measure: "unallocated_usd", by: "node_pool", then: "zone" }, 7)).toBeUndefined();
+  expect(limit({ measure: "unallocated_usd", by: "node_pool" }, 8)).toContain("7 days");
+  const opening = opened(questionOf(at({ measure: "node_cost_usd", by: "cluster" })), { cluster: "west" });
+  expect(opening).toMatchObject({ by: "node_pool", "f.cluster": "west" });
 });
 
 test("unknown dimensions and measures become the defaults", () => {
@@ -458,3 +525,32 @@ test("a ratio of hardly measured GPU-hours is a dash, and the table says why", (
   expect(of(99.99)).toEqual([null, "utilization of less than 10% was measured"]);
   expect(of(100)).toEqual([null, "utilization was not measured"]);
 });
+
+test("a file for Excel has utilization and waste %, and no cell that it runs", () => {
+  const question = questionOf(at({ by: "namespace", then: "cluster", measure: "waste_usd" }));
+  const whole = { currency: "EUR", start: "2026-11-01T00:00:00Z", end: "2026-11-02T00:00:00Z" } as CostsResponse;
+  const figures = {
+    ...{ allocated_gpu_hours: 10, effective_gpu_hours: 2, unmeasured_gpu_hours: 5 },
+    ...{ allocated_usd: 20, effective_usd: 4, waste_usd: 6.1234567, unmeasured_usd: 10 },
+  };
+  const rows = [
+    row({ ...figures, group: { namespace: '=HYPERLINK("x")', cluster: "a,b" } }),
+    row({ ...figures, unmeasured_gpu_hours: 10, effective_gpu_hours: 0, waste_usd: 0, effective_usd: 0, group: {} }),
+  ];
+  const [header, first, second, end] = spreadsheetOf(cellsOf(question, whole), rows).split("\r\n");
+  expect(header).toBe(
+    "\ufeffNamespace,Cluster,Start (UTC),End (UTC),Allocated cost (EUR),Effective cost (EUR),Waste (EUR)," +
+      "Unmeasured cost (EUR),GPU-hours,Effective GPU-hours,Unmeasured GPU-hours,Utilization,Waste %",
+  );
+  const period = "2026-11-01T00:00:00Z,2026-11-02T00:00:00Z";
+  expect(first).toBe(`"'=HYPERLINK(""x"")","a,b",${period},20,4,6.123457,10,10,2,5,0.4,0.306173`);
+  expect([second, end]).toEqual([`,,${period},20,,,10,10,,10,,`, ""]); // nothing was measured: unknown, not zero
+});
+
+test.each(["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1dx", "\uff0bx", "\uff0dx", "\uff20x"])(
+  "a cell that begins as a formula is text: %j",
+  (name) => {
+    const [, cell] = spreadsheetOf([{ title: "a", of: (text: string) => text }], [name]).split("\r\n", 2);
+    expect((cell ?? "").replace('"', "")).toMatch(/^'/);
+  },
+);

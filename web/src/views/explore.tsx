@@ -10,10 +10,10 @@ import {
   type HoursResponse,
   type Settled,
 } from "../api";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { groupColors, IDLE_COLOR, MOST_GROUPS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
-import { exceptIdle, figureColumn, gpuHoursColumn, knownColumn, moneyColumn, useColumn } from "../columns";
+import { exceptIdle, figureColumn, gpuHoursColumn, knownColumn, moneyColumn, nameColumn, useColumn } from "../columns";
 import {
   changeOf,
   type Compared,
@@ -34,17 +34,23 @@ import {
   costsOf,
   costsOfRows,
   earlierTotals,
+  type Costs,
   DIMENSIONS,
+  dimensionsOf,
+  dimensionsOfStep,
   excluded,
+  figureOf,
   type ExploreRow,
   groupJobs,
   IDLE,
   energyNeedOf,
   isMoney,
+  isOfNodes,
   jobsText,
   limitOf,
   type Measure,
   MEASURES,
+  nameOf,
   opened,
   OTHERS,
   type Question,
@@ -58,6 +64,7 @@ import {
   counted,
   type Figure,
   instant,
+  isRepresentative,
   isUnmeasured,
   knownFigure,
   money,
@@ -66,8 +73,10 @@ import {
   roundHours,
   signed,
   stepName,
+  utilization,
 } from "../format";
 import { GLOSSARY } from "../glossary";
+import { amountTitle } from "../identity";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import {
   type Column,
@@ -82,8 +91,10 @@ import {
   View,
 } from "../parts";
 import { sumOf } from "../removal";
-import { periodOf, type Route } from "../route";
+import { periodOf, type Route, writeRoute } from "../route";
+import { isSame, load, type SavedView, store, UNREADABLE, withView } from "../saved-views";
 import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series";
+import { type Cell, save, spreadsheetOf } from "../spreadsheet";
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
@@ -132,6 +143,7 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   const limit = limitOf(question, start, end);
   if (limit !== undefined) return limit;
   const period = { start, end, cluster };
+  if (isOfNodes(question.measure)) return fetchOfNodes(question, period, stepOf(question, start, end, grain));
   const total = { ...costsOf(question), granularity: "total" as const };
   const whole = await fetchAll("v1/costs", { ...period, ...total });
   const before = question.isCompared
@@ -146,6 +158,23 @@ async function fetchExplore(route: Route): Promise<ViewData | string> {
   return { question, whole, before, rows, chart };
 }
 
+async function fetchOfNodes(question: Question, period: Period, step: Step): Promise<ViewData | string> {
+  const costs = await (await import("../explore-nodes")).fetchNodeCosts(question, period, step, MOST_GROUPS);
+  if (costs === null) return "The fleet has too many nodes for this period. Select a shorter one, or group by cluster.";
+  const { whole, rows, names, groups, all } = costs;
+  const hours = await fetchHours(period);
+  const shown = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
+  const isByCluster = question.by === "cluster" || question.then === "cluster";
+  const chart: Chart = {
+    ...{ step, names, units: [], earlier: null },
+    groups: { ...whole, rows: groups },
+    all: { ...whole, rows: all },
+    groupByName: new Map(names.map((name) => [name, name])),
+    hours: isByCluster ? hoursIn(hours, shown) : hours,
+  };
+  return { question, whole, before: null, rows, chart: { response: chart } };
+}
+
 /** Names of workloads that are only Jobs. Nothing is asked if no names begin alike. */
 async function fetchJobs(
   question: Question,
@@ -153,7 +182,7 @@ async function fetchJobs(
   periods: readonly Period[],
 ): Promise<ReadonlySet<string>> {
   const hasFamilies = groupJobs(rows, () => true).some(({ jobs }) => jobs !== undefined);
-  if (question.by !== "workload" || !hasFamilies) return new Set();
+  if (!dimensionsOf(question).includes("workload") || !hasFamilies) return new Set();
   const filters = costsOf({ ...question, measure: "allocated_usd" });
   const kinds = await Promise.all(
     periods.map(({ start, end, cluster }) =>
@@ -184,15 +213,17 @@ async function fetchChart(
   step: Step,
   before: Earlier | null,
 ): Promise<Chart> {
-  const { by } = question;
+  const { by, then } = question;
   const charted = chartedRows(question, tableRows, MOST_GROUPS);
-  const names = charted.map((row) => row.group[by] ?? "");
+  const names = charted.map((row) => nameOf(question, row));
   const groupByName = new Map(
-    charted.flatMap((row) => (row.jobs ?? [row]).map(({ group }) => [group[by] ?? "", row.group[by] ?? ""] as const)),
+    charted.flatMap((row) =>
+      (row.jobs ?? [row]).map((member) => [nameOf(question, member), nameOf(question, row)] as const),
+    ),
   );
   const request = { granularity: step, ...period };
   const { cluster = period.cluster } = costsOf(question);
-  const byCluster = costsOf({ ...question, by: "cluster" });
+  const byCluster = costsOf({ ...question, by: "cluster", then: "" });
   const fetchBefore = async (earlier: Earlier) => {
     const { start, end } = earlier;
     const { rows } = await fetchAll("v1/costs", { ...request, ...byCluster, start, end });
@@ -203,7 +234,7 @@ async function fetchChart(
     fetchAll("v1/costs", { ...request, ...byCluster }),
     fetchHours({ ...period, cluster }),
     before === null ? null : fetchBefore(before),
-    by === "business_unit" ? fetchUnits() : [],
+    by === "business_unit" && then === "" ? fetchUnits() : [],
   ]);
   const rows = all.rows.filter(({ kind }) => kind !== "idle");
   const clusters = question.filters.length === 0 ? null : new Set(rows.map(({ group }) => group["cluster"] ?? ""));
@@ -229,18 +260,90 @@ export function Explore() {
     <>
       <Trail question={question} />
       <Controls question={question} />
-      <Filters
-        filters={question.filters}
-        dimensions={DIMENSIONS}
-        hasLabels
-        namesOf={(dimension) => fetchNames(route, dimension)}
-      />
+      <div class="filters">
+        <Filters
+          filters={question.filters}
+          dimensions={DIMENSIONS}
+          hasLabels
+          namesOf={(dimension) => fetchNames(route, dimension)}
+        />
+        <SavedViews />
+      </div>
     </>
   );
   return (
-    <View title="Explore" controls={controls} request={request}>
+    <View title={<Title name={route.query["view"]} />} controls={controls} request={request}>
       {(viewData) => (typeof viewData === "string" ? <Empty>{viewData}</Empty> : <Shown {...viewData} />)}
     </View>
+  );
+}
+
+/** The name of the view in the address, and whether it has other parameters than the one that the browser has saved. */
+function Title({ name }: { name: string | undefined }) {
+  const route = useRoute();
+  const saved = load().views.find((view) => view.name === name);
+  return name === undefined ? (
+    <>Explore</>
+  ) : (
+    <>
+      Explore: <Name>{name}</Name>
+      {saved !== undefined && !isSame(saved, route.query) && ", changed"}
+    </>
+  );
+}
+
+/** Views that the browser keeps by name, and a form that saves the current one. Its name is in the address, too. */
+function SavedViews() {
+  const route = useRoute();
+  const [{ views, isDamaged }, setViews] = useState(load);
+  const [isRefused, setRefused] = useState(false);
+  const { view: name } = route.query;
+  const keep = (next: SavedView[]) => {
+    setRefused(!store(next));
+    setViews({ views: next, isDamaged: false });
+  };
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const text = (new FormData(event.currentTarget as HTMLFormElement).get("view") as string).trim();
+    if (text === "") return;
+    keep(withView(views, { name: text, query: route.query }));
+    go(changed(route, { view: text }));
+  };
+  return (
+    <div class="filters" role="group" aria-label="Saved views">
+      {views.map((view) => (
+        <span class="filter" key={view.name} aria-current={isSame(view, route.query) ? "true" : undefined}>
+          <a href={writeRoute({ view: "explore", name: "", query: { ...view.query, view: view.name } })}>
+            <Name>{view.name}</Name>
+          </a>{" "}
+          <button
+            type="button"
+            class="plain"
+            aria-label={`Delete the saved view ${view.name}`}
+            onClick={() => keep(views.filter((other) => other.name !== view.name))}
+          >
+            ×
+          </button>
+        </span>
+      ))}
+      <details key={name ?? ""}>
+        <summary>Save this view</summary>
+        <form onSubmit={submit}>
+          <input
+            name="view"
+            aria-label="Name of the view"
+            placeholder="name"
+            required
+            maxLength={80}
+            size={20}
+            defaultValue={name ?? ""}
+          />{" "}
+          <button type="submit">Save</button>
+        </form>
+      </details>
+      {isDamaged && <span class="unknown">{UNREADABLE}</span>}
+      {isRefused && <span class="unknown">This browser does not keep views. The address has this one.</span>}
+    </div>
   );
 }
 
@@ -250,17 +353,26 @@ function Trail({ question }: { question: Question }) {
   if (question.trail.length === 0) return null;
   return (
     <nav aria-label="Trail" class="filters">
-      {question.trail.map((dimension, step) => (
-        <span key={dimension}>
-          <a href={changed(route, backTo(question, step))}>{titleOf(dimension)}</a>{" "}
-          <Name>{question.filters.find((filter) => filter.dimension === dimension)?.name ?? ""}</Name>
+      {question.trail.map((opened, step) => (
+        <span key={opened}>
+          <a href={changed(route, backTo(question, step))}>{titleOfAll(dimensionsOfStep(opened))}</a>{" "}
+          {dimensionsOfStep(opened).map((dimension, at) => (
+            <span key={dimension}>
+              {at > 0 && " · "}
+              <Name>{question.filters.find((filter) => filter.dimension === dimension)?.name ?? ""}</Name>
+            </span>
+          ))}
           {" › "}
         </span>
       ))}
-      <span aria-current="location">{titleOf(question.by)}</span>
+      <span aria-current="location">{titleOfAll(dimensionsOf(question))}</span>
     </nav>
   );
 }
+
+/** The titles of one or two dimensions. */
+const titleOfAll = (dimensions: readonly string[]) => dimensions.map((dimension) => titleOf(dimension)).join(" × ");
+const ofAll = (question: Question) => titleOfAll(dimensionsOf(question)).toLowerCase();
 
 /** The settings' cost labels, as dimensions. The newest pods name them. */
 async function fetchLabels(): Promise<string[]> {
@@ -273,14 +385,23 @@ function Controls({ question }: { question: Question }) {
   const { response: labels = [] } = useFetch("labels", fetchLabels);
   const set = (query: Record<string, string>) => go(changed(route, query));
   const value = (event: Event) => (event.currentTarget as HTMLSelectElement).value;
-  const isLabel = question.by.startsWith("label:");
-  const shownLabels = [...new Set([...labels, ...(isLabel ? [question.by] : [])])];
+  const selected = dimensionsOf(question).filter((dimension) => dimension.startsWith("label:"));
+  const shownLabels = [...new Set([...labels, ...selected])];
+  const titles = { ...DIMENSIONS, ...Object.fromEntries(shownLabels.map((key) => [key, titleOf(key)])) };
+  const others = Object.fromEntries(Object.entries(titles).filter(([key]) => key !== question.by));
   return (
     <div class="choices" role="group" aria-label="Question">
       <label>
         Group by
         <select value={question.by} onChange={(event) => set({ by: value(event), trail: "" })}>
-          <Options titles={{ ...DIMENSIONS, ...Object.fromEntries(shownLabels.map((key) => [key, titleOf(key)])) }} />
+          <Options titles={titles} />
+        </select>
+      </label>
+      <label>
+        and by
+        <select value={question.then} onChange={(event) => set({ then: value(event), trail: "" })}>
+          <option value="">–</option>
+          <Options titles={others} />
         </select>
       </label>
       <label>
@@ -299,14 +420,16 @@ function Controls({ question }: { question: Question }) {
           Idle cost as a row
         </label>
       )}
-      <label>
-        <input
-          type="checkbox"
-          checked={question.isCompared}
-          onChange={(event) => set({ compare: event.currentTarget.checked ? "1" : "" })}
-        />{" "}
-        Compare with an earlier period
-      </label>
+      {!isOfNodes(question.measure) && (
+        <label>
+          <input
+            type="checkbox"
+            checked={question.isCompared}
+            onChange={(event) => set({ compare: event.currentTarget.checked ? "1" : "" })}
+          />{" "}
+          Compare with an earlier period
+        </label>
+      )}
     </div>
   );
 }
@@ -321,9 +444,11 @@ async function fetchNames(route: Route, dimension: string): Promise<string[]> {
 function Shown({ question, whole, before, rows, chart }: ViewData) {
   const route = useRoute();
   const zone = useZone();
-  const { measure, by } = question;
+  const { measure } = question;
   const { currency, start, end } = whole;
-  const ended = rows.reduce((count, row) => count + (row.jobs?.length ?? 1), 0) - whole.rows.length;
+  const dimensions = dimensionsOf(question);
+  const groups = groupsIn(rows);
+  const ended = groups - whole.rows.length;
   const swatch = (row: ExploreRow) => "response" in chart && <Swatch color={colorOf(question, chart.response, row)} />;
   if (rows.length === 0) {
     const why =
@@ -335,7 +460,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   const show = (figure: Figure) => (isMoney(measure) ? money(figure, currency) : roundHours(figure));
   const sum = totalOf(whole, measure);
   const need = energyNeedOf(measure);
-  if (need !== null && whole.rows.every((row) => row[measure] == null))
+  if ((need === "energy" || need === "emission factor") && whole.rows.every((row) => figureOf(row, measure) == null))
     return <Unknown need={need} isEnergyKnown={whole.rows.some((row) => row.energy_kwh != null)} />;
   return (
     <>
@@ -348,26 +473,34 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
         </Optional>
       </Section>
       <Section
-        title={`${MEASURES[measure]} by ${titleOf(by).toLowerCase()}`}
+        title={`${MEASURES[measure]} by ${ofAll(question)}`}
         aside={
-          <DownloadButton
-            path="v1/costs"
-            parameters={{
-              cluster: route.query["cluster"],
-              ...costsOf(question),
-              start,
-              end,
-              granularity: "total",
-              sort: sortOf(question, route.query["explore-sort"]),
-            }}
-            name={`costs-by-${by}`}
-          />
+          <span class="filters-of">
+            <button type="button" onClick={() => saveForExcel(question, whole, rows)}>
+              Download for Excel
+            </button>
+            {!isOfNodes(measure) && (
+              <DownloadButton
+                path="v1/costs"
+                parameters={{
+                  cluster: route.query["cluster"],
+                  ...costsOf(question),
+                  start,
+                  end,
+                  granularity: "total",
+                  sort: sortOf(question, route.query["explore-sort"]),
+                }}
+                name={`costs-by-${dimensions.join("-and-")}`}
+              />
+            )}
+          </span>
         }
       >
         <p class="note">
-          <strong data-testid="explore-total">{show(sum)}</strong> in {counted(whole.rows.length, "row")}
+          <strong data-testid="explore-total">{show(sum)}</strong> in {counted(rows.length, "row")}
+          {rows.length < groups && `, which are ${counted(groups, "group")}`}
           {measure === "cost_usd" && question.filters.length === 0 && ", the node cost"}
-          {ended > 0 && `, and ${ended} that ended`}
+          {ended > 0 && `, ${ended} of which ended`}
           {question.filters.length > 0 && ", with these filters"}. {jobsText(rows) !== "" && `${jobsText(rows)}. `}
           {whole.coverage.hours_complete} of {whole.coverage.hours_expected} cluster-hours are complete.{" "}
           {before !== null && (
@@ -379,15 +512,15 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
         </p>
         <Table<ExploreRow>
           name="explore"
-          caption={`Every ${titleOf(by).toLowerCase()}. Open one to see what it consists of`}
+          caption={`Every ${ofAll(question)}. Open one to see what it consists of`}
           sort={before === null ? `-${measure}` : "~change"}
           within={(row) => row.jobs ?? []}
           rows={rows}
           rowKey={groupKey}
           columns={[
             {
-              key: by,
-              title: titleOf(by),
+              key: question.by,
+              title: titleOf(question.by),
               cell: (row) =>
                 row.kind === "idle" ? (
                   <>
@@ -397,19 +530,29 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
                 ) : row.jobs !== undefined ? (
                   <>
                     {swatch(row)}
-                    <Name>{row.group[by] ?? ""}</Name> <span class="unknown">{counted(row.jobs.length, "Job")}</span>
+                    <Name>{row.group[question.by] ?? ""}</Name>{" "}
+                    <span class="unknown">{counted(row.jobs.length, "Job")}</span>
                   </>
                 ) : (
                   <>
                     {swatch(row)}
-                    <a href={changed(route, opened(question, row.group[by] ?? ""))}>
-                      <Name>{row.group[by] ?? ""}</Name>
+                    <a href={changed(route, opened(question, row.group))}>
+                      <Name>{row.group[question.by] ?? ""}</Name>
                     </a>
                   </>
                 ),
-              by: (row) => row.group[by] ?? "",
+              by: (row) => row.group[question.by] ?? "",
             },
-            knownColumn<Measure, CostRow>(measure, MEASURES[measure], show),
+            ...(question.then === ""
+              ? []
+              : [
+                  nameColumn<ExploreRow>(
+                    question.then,
+                    titleOf(question.then),
+                    (row) => row.group[question.then] ?? "",
+                  ),
+                ]),
+            knownColumn<Measure, Costs>(measure, MEASURES[measure], show),
             ...(before === null ? [] : changeColumns(measure, whole, before.body, show)),
             ...[
               moneyColumn<"allocated_usd", CostRow>("allocated_usd", currency),
@@ -422,26 +565,70 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
             figureColumn<CostRow>("share", "Share", (row) => ratio(knownFigure(row, measure), sum), percent),
             ...(measure === "allocated_gpu_hours" ? [] : [exceptIdle(gpuHoursColumn<CostRow>())]),
             exceptIdle(useColumn()),
-            {
-              key: "exclude",
-              title: "Filter",
-              cell: (row) =>
-                row.kind !== "idle" &&
-                row.jobs === undefined && (
-                  <button
-                    type="button"
-                    aria-label={`Exclude ${row.group[by] ?? ""}`}
-                    onClick={() => go(changed(route, excluded(question, row.group[by] ?? "")))}
-                  >
-                    Exclude
-                  </button>
-                ),
-            },
+            ...(question.then === "" ? [excludeColumn(route, question)] : []),
           ]}
         />
       </Section>
     </>
   );
+}
+
+function excludeColumn(route: Route, question: Question): Column<ExploreRow> {
+  return {
+    key: "exclude",
+    title: "Filter",
+    cell: (row) =>
+      row.kind !== "idle" &&
+      row.jobs === undefined && (
+        <button
+          type="button"
+          aria-label={`Exclude ${row.group[question.by] ?? ""}`}
+          onClick={() => go(changed(route, excluded(question, row.group[question.by] ?? "")))}
+        >
+          Exclude
+        </button>
+      ),
+  };
+}
+
+/** How many groups of the API rows are: each Job is one. */
+export const groupsIn = (rows: readonly ExploreRow[]) =>
+  rows.reduce((count, { jobs }) => count + (jobs?.length ?? 1), 0);
+
+/** Saves the table's groups, with utilization and waste %, each Job in a row of its own. */
+function saveForExcel(question: Question, whole: CostsResponse, rows: readonly ExploreRow[]): void {
+  const name = `costs-by-${dimensionsOf(question).join("-and-")}`.replace(/[^A-Za-z0-9-]+/g, "-");
+  const groups = rows.flatMap((row): readonly Costs[] => row.jobs ?? [row]);
+  const text = spreadsheetOf(cellsOf(question, whole), groups);
+  save(text, `${name}_${whole.start.slice(0, 13)}Z_${whole.end.slice(0, 13)}Z_excel.csv`);
+}
+
+/** The columns of the file. Shares are numbers from 0 to 1, for Excel's percentages. */
+export function cellsOf(question: Question, { currency, start, end }: CostsResponse): Cell<Costs>[] {
+  const { measure } = question;
+  const amounts = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
+  const hours = ["allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours"] as const;
+  const nodes = isOfNodes(measure) ? (["node_cost_usd", "unallocated_usd"] as const) : [];
+  const others = [...nodes, ...amounts].some((key) => key === measure) || hours.some((key) => key === measure);
+  const unit = (key: Measure) => (isMoney(key) ? ` (${currency})` : "");
+  return [
+    ...dimensionsOf(question).map((dimension) => ({
+      title: titleOf(dimension),
+      of: ({ group, kind }: Costs) => (kind === "idle" ? IDLE_COST : (group[dimension] ?? "")),
+    })),
+    { title: "Start (UTC)", of: () => start },
+    { title: "End (UTC)", of: () => end },
+    ...(others ? [] : [{ title: MEASURES[measure] + unit(measure), of: (row: Costs) => knownFigure(row, measure) }]),
+    ...[...nodes, ...amounts].map((key) => ({
+      title: `${amountTitle(key)} (${currency})`,
+      of: (row: Costs) => knownFigure(row, key),
+    })),
+    { title: "GPU-hours", of: (row) => row.allocated_gpu_hours },
+    { title: "Effective GPU-hours", of: (row) => knownFigure(row, "effective_gpu_hours") },
+    { title: "Unmeasured GPU-hours", of: (row) => row.unmeasured_gpu_hours },
+    { title: "Utilization", of: utilization },
+    { title: "Waste %", of: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null) },
+  ];
 }
 
 /** Why no row has energy or emissions, and what to do. */
@@ -504,7 +691,7 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   const { question, chart, whole, show } = props;
   const route = useRoute();
   const zone = useZone();
-  const { measure, by } = question;
+  const { measure } = question;
   const { names, hours } = chart;
   // The chart is drawn again only for other figures, not when the table's order changes.
   const { buckets, rows, totals, priced, coverage, series, earlier } = useMemo(() => {
@@ -527,7 +714,7 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
   return (
     <>
       <StackedChart
-        label={`${MEASURES[measure]} over time by ${titleOf(by).toLowerCase()}`}
+        label={`${MEASURES[measure]} over time by ${ofAll(question)}`}
         buckets={buckets}
         rows={rows}
         coverage={coverage}
@@ -556,12 +743,12 @@ function OverTime(props: { question: Question; chart: Chart; whole: CostsRespons
 
 /** The color of a row's group in the chart. */
 export function colorOf(
-  { by }: Question,
+  question: Question,
   { names, groupByName, units }: Pick<Chart, "names" | "groupByName" | "units">,
-  { kind, group }: ExploreRow,
+  row: ExploreRow,
 ): string {
-  if (kind === "idle") return IDLE_COLOR;
-  const name = group[by] ?? "";
+  if (row.kind === "idle") return IDLE_COLOR;
+  const name = nameOf(question, row);
   return groupColors(names, units).get(groupByName.get(name) ?? name) ?? OTHERS_COLOR;
 }
 
@@ -585,7 +772,7 @@ export function seriesOf(
 function totalOf({ rows }: CostsResponse, measure: Measure): Figure {
   let sum = 0;
   for (const row of rows) {
-    const figure = row[measure];
+    const figure = figureOf(row, measure);
     if (figure == null) return null;
     sum += figure;
   }
