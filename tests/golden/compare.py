@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.golden.fixtures import dumps
-from tests.golden.renames import PathOf, ends
 
 OF_THE_RUN = "(of the run)"
 NOTHING = "(nothing)"
+PathOf = tuple[str, ...]
 
 
 @cache
@@ -58,6 +58,17 @@ def _without_texts(document: Any, path: PathOf, position: str, texts: dict[str, 
         is_unordered = any(ends(path, name) for name in normalized()["unordered"])
         return sorted(parts, key=dumps) if is_unordered else parts
     return document
+
+
+def ends(path: PathOf, pattern: str) -> bool:
+    """Whether the end of a path matches a dotted pattern."""
+    parts = _parts(pattern)
+    return path[len(path) - len(parts) :] == parts
+
+
+@cache
+def _parts(pattern: str) -> PathOf:
+    return tuple(pattern.split("."))
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> Iterator[Difference]:

@@ -21,7 +21,6 @@ from tests.golden.fixtures import dumps, loads
 from tests.golden.metrics import Metrics
 from tests.golden.outside import body_of, event, running_outside
 from tests.golden.processes import Answer, Worker
-from tests.golden.renames import Renames
 
 Step = dict[str, Any]
 VARIES = "(varies)"
@@ -52,14 +51,12 @@ class Player:
         metrics: Metrics,
         dynamodb: str,
         root: Path = adapter.REPOSITORY,
-        renames: Renames | None = None,
     ) -> None:
         self._scenario = scenario
         self._steps: list[Step] = scenario["steps"]
         self._metrics = metrics
         self._dynamodb = dynamodb
         self._root = root
-        self._renames = renames or Renames()
         self._now = datetime.fromisoformat(self._steps[0]["at"])
         self._answers: dict[str, Any] = {}
         self._texts: dict[str, Any] = {}
@@ -122,7 +119,7 @@ class Player:
         return self._workers[name]
 
     def _function(self, folder: str, sent: Mapping[str, Any]) -> Answer:
-        answer = self._worker("function", self._renames.names("functions").new((), folder)).ask(self._now, event=sent)
+        answer = self._worker("function", folder).ask(self._now, event=sent)
         self._printed.append((folder, answer.log))
         return answer
 
@@ -148,18 +145,18 @@ class Player:
         return self._run(step["name"], ["settings", "push", str(path), "--stack", adapter.STACK])
 
     def _document(self, document: Any) -> str:
-        return self._filled(dumps(self._renames.sent(document, "settings", "setting_values")))
+        return self._filled(dumps(document))
 
     def _command(self, step: Step) -> dict[str, Any]:
         arguments = [self._filled(self._referred(word)) for word in step["arguments"]]
         for name, document in step.get("files", {}).items():
             path = self._file(name, self._document(document))
             arguments = [str(path) if word == f"{{file:{name}}}" else word for word in arguments]
-        return self._run(step["name"], arguments, step.get("format", "text"), tuple(step["arguments"][:2]))
+        return self._run(step["name"], arguments, step.get("format", "text"))
 
-    def _run(self, name: str, arguments: list[str], form: str = "text", path: tuple[str, ...] = ()) -> dict[str, Any]:
+    def _run(self, name: str, arguments: list[str], form: str = "text") -> dict[str, Any]:
         worker = self._worker("command")
-        answer = worker.ask(self._now, arguments=self._renames.command(arguments))
+        answer = worker.ask(self._now, arguments=arguments)
         if answer.error:
             raise RuntimeError(f"{name}: {answer.error}: {answer.message}")
         done = answer.result
@@ -167,22 +164,21 @@ class Player:
         self._texts[name] = {"stderr": self._neutral(done["stderr"])} | ({"stdout": out} if form == "text" else {})
         if form == "text" or not out.strip():
             return {"status": done["status"]}
-        return {"status": done["status"], "body": self._decoded(form, out, path)}
+        return {"status": done["status"], "body": self._decoded(form, out)}
 
     def _invoke(self, step: Step) -> dict[str, Any]:
-        sent = self._renames.sent(step["event"], "events", "event_values")
-        answer = self._function(step["function"], sent)
+        answer = self._function(step["function"], step["event"])
         if answer.error:
             self._texts.setdefault(step["name"], {})["error"] = f"{answer.error}: {self._neutral(answer.message)}"
-        result = {"raised": True} if answer.error else {"result": self._renames.answered(answer.result)}
+        result = {"raised": True} if answer.error else {"result": answer.result}
         return result | self._effects(step["name"])
 
     def _publish(self, step: Step) -> None:
-        message = json.dumps(self._renames.sent(step["message"], "events", "event_values"))
+        message = json.dumps(step["message"])
         self._sns.publish(TopicArn=self._deployed.outputs["EventsTopicArn"], Message=message)
 
     def _send(self, step: Step) -> None:
-        message = self._renames.sent(step["message"], "events", "event_values")
+        message = step["message"]
         body = message if isinstance(message, str) else json.dumps(message)
         self._sqs.send_message(QueueUrl=self._queues[step["queue"]], MessageBody=body)
 
@@ -206,7 +202,7 @@ class Player:
 
     def _message(self, body: str) -> Any:
         try:
-            return self._renames.answered(loads(body), ("message",))
+            return loads(body)
         except ValueError:
             return body
 
@@ -234,7 +230,7 @@ class Player:
                 for alert in body:
                     texts.setdefault(post["to"], []).append(alert.pop("annotations", None))
                     alert.pop("generatorURL", None)
-                effects.setdefault("posts", []).append({"to": post["to"], "alerts": self._renames.answered(body)})
+                effects.setdefault("posts", []).append({"to": post["to"], "alerts": body})
             else:
                 texts.setdefault(post["to"], []).append(body)
                 effects.setdefault("posts", []).append({"to": post["to"]})
@@ -252,7 +248,6 @@ class Player:
 
     def _metrics_printed(self) -> Iterator[dict[str, Any]]:
         """Embedded metrics of each invocation."""
-        names = self._renames.names("metrics")
         for folder, log in self._printed:
             for line in log.splitlines():
                 if '"_aws"' not in line:
@@ -261,7 +256,7 @@ class Player:
                 printed = {
                     metric["Name"] for part in document["_aws"]["CloudWatchMetrics"] for metric in part["Metrics"]
                 }
-                values = {names.old((), name): document[name] for name in printed}
+                values = {name: document[name] for name in printed}
                 for name in values.keys() & set(normalized()["metrics"]):
                     values[name] = VARIES
                 yield {"of": folder, **values}
@@ -282,11 +277,11 @@ class Player:
 
     def _ask(self, step: Step, query: Mapping[str, str] | str) -> tuple[dict[str, Any], str | None]:
         caller = self._scenario["callers"][step.get("as", "admin")]
-        path = self._referred(self._renames.route(step["path"]))
+        path = self._referred(step["path"])
         if isinstance(query, str):
             raw = query
         else:
-            raw = urlencode({name: self._referred(value) for name, value in self._renames.query(query).items()})
+            raw = urlencode({name: self._referred(value) for name, value in query.items()})
         sent = event(
             step.get("method", "GET"), path, raw, caller.get("authorizer", {}), caller.get("authorization", "")
         )
@@ -298,7 +293,7 @@ class Player:
         kind = headers.get("content-type", "").partition(";")[0]
         forms = {"text/csv": "csv", "application/jsonl": "jsonl", "application/x-ndjson": "jsonl"}
         form = "json" if kind.endswith("json") and kind not in forms else forms.get(kind, "text")
-        body = self._decoded(form, self._neutral(body_of(answer.result)), (step["path"],))
+        body = self._decoded(form, self._neutral(body_of(answer.result)))
         cursor = headers.get("x-next-cursor") or (body.get("cursor") if isinstance(body, dict) else None)
         return {"status": answer.result["statusCode"], "type": kind, "body": body}, cursor
 
@@ -326,24 +321,20 @@ class Player:
         return self._table(header, rows) | {"kinds": kinds}
 
     def _table(self, header: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-        """Columns by their recorded names, and rows in a stable order, because files do not define one."""
+        """Columns, and rows in a stable order, because files do not define one."""
         table = self._rows(header, rows)
         return {**table, "rows": sorted(table["rows"], key=lambda row: json.dumps(row, default=str, sort_keys=True))}
 
     def _rows(self, header: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-        columns = [self._renames.names("fields").old((), name) for name in header]
-        return {
-            "columns": columns,
-            "rows": [self._renames.answered(dict(zip(header, row, strict=True))) for row in rows],
-        }
+        return {"columns": header, "rows": [dict(zip(header, row, strict=True)) for row in rows]}
 
     # Texts
 
-    def _decoded(self, form: str, text: str, path: tuple[str, ...] = ()) -> Any:
+    def _decoded(self, form: str, text: str) -> Any:
         if form == "json":
-            return self._renames.answered(loads(text), path)
+            return loads(text)
         if form == "jsonl":
-            return [self._renames.answered(loads(line), path) for line in text.splitlines()]
+            return [loads(line) for line in text.splitlines()]
         if form == "csv":
             header, *rows = csv.reader(io.StringIO(text))
             return self._rows(header, rows)

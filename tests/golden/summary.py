@@ -9,7 +9,7 @@ from tests.golden import fixtures
 
 SIGNIFICANT = (
     "status", "utilization_source", "price_source", "split_policy", "gpu_share_source", "capacity_type", "kind", "state",
-    "rule", "event", "severity", "workload_kind", "resource", "source", "unit", "currency", "standing", "to",
+    "rule", "event", "severity", "workload_kind", "resource", "source", "unit", "currency", "finding", "to",
 )  # fmt: skip
 
 

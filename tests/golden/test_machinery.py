@@ -1,4 +1,4 @@
-"""Tests of the golden answers' tools: table of renames, comparison, recorded files."""
+"""Tests of the golden answers' tools: comparison, recorded files."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -8,47 +8,7 @@ import pytest
 from tests.golden import fixtures, recording, scenarios
 from tests.golden.compare import OF_THE_RUN, differences, split
 from tests.golden.metrics import Metrics
-from tests.golden.renames import UNRENAMED, Renames
 from tests.golden.scenarios import NAMES
-
-TABLE = {
-    "fields": {"waste_usd": "wasted_usd", "rows.kind": "type"},
-    "values": {"kind": {"fewer-gpus": "right-size"}},
-    "settings": {"utilization.ladder": "sources"},
-    "setting_values": {"rule": {"idle-workload": "idle"}},
-    "routes": {"/v1/nodepools": "/v1/node-pools"},
-    "parameters": {"group_by": "by"},
-    "parameter_values": {"group_by": {"workload": "owner"}},
-    "commands": {"ack": "alerts acknowledge"},
-    "options": {"--as-it-is": "--force"},
-}
-
-
-def test_answers_come_back_in_recorded_names() -> None:
-    answer = {"rows": [{"type": "right-size", "wasted_usd": Decimal(1)}], "kind": "page"}
-    assert Renames(TABLE).answered(answer) == {
-        "rows": [{"kind": "fewer-gpus", "waste_usd": Decimal(1)}],
-        "kind": "page",
-    }
-
-
-def test_missing_rename_is_a_difference() -> None:
-    assert Renames(TABLE).answered({"waste_usd": 1}) == {f"waste_usd{UNRENAMED}": 1}
-
-
-def test_swapped_names_are_distinguished() -> None:
-    assert Renames({"fields": {"a": "b", "b": "a"}}).answered({"a": 1, "b": 2}) == {"b": 1, "a": 2}
-
-
-def test_inputs_are_sent_in_current_names() -> None:
-    renames = Renames(TABLE)
-    document = {"utilization": {"ladder": ["pod"]}, "alerts": {"rules": [{"rule": "idle-workload"}]}, "ladder": 1}
-    assert renames.sent(document, "settings", "setting_values") == {
-        "utilization": {"sources": ["pod"]}, "alerts": {"rules": [{"rule": "idle"}]}, "ladder": 1,
-    }  # fmt: skip
-    assert renames.route("/v1/nodepools") == "/v1/node-pools"
-    assert renames.query({"group_by": "workload,zone"}) == {"by": "owner,zone"}
-    assert renames.command(["ack", "--as-it-is"]) == ["alerts", "acknowledge", "--force"]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def inputs() -> dict[str, Any]:
         if number == 10:
             script.add("metrics are back", "down", clusters=[])
         if number == 12:
-            script.command("silence", "rule=idle-workload", "--hours", "2", "--comment", "load test")
+            script.command("alerts", "silence", "add", "rule=idle-workload", "--hours", "2", "--comment", "load test")
     script.now = END + timedelta(minutes=20)
     for path, query, pages in requests(START, END, ("research", "assistant", "bu-a")):
         script.ask(path, query, pages=pages)

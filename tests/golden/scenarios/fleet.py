@@ -11,7 +11,6 @@ from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scenarios import all_scenarios
 from gpucost_devstack.fleet.scenarios.units import clusters_with_shared_units
 from tests.golden.adapter import write_metrics as write
-from tests.golden.scenarios import as_recorded
 
 BASE = datetime(2026, 11, 19, 10, tzinfo=UTC)
 NOW = BASE + timedelta(hours=5)
@@ -23,18 +22,15 @@ RATES = [
     {"gpu_model": "NVIDIA A100*", "gpu_hourly_usd": 2.7447053, "until": "2026-11-19T11:00:00Z"},
     {"gpu_model": "NVIDIA A100*", "gpu_hourly_usd": 3, "from": "2026-11-19T11:00:00Z"},
 ]
-PRICED = ("nodes-join-and-leave", "lives", "mig-mixed-changed", "worked-example", "pool-to-zero-and-back", "handed-on",
-          "more-than-there-is", "claims", "gap-short", "owners")  # fmt: skip
+PRICED = ("nodes-join-and-leave", "pod-lifetimes", "mig-mixed-changed", "worked-example", "pool-to-zero-and-back", "gpu-passed-on",
+          "overcommitted-gpu", "claims", "gap-short", "owners")  # fmt: skip
 SPLITS = ("gpu-bears-all", "scad", "opencost", "datadog", {"gpu": 9, "vcpu": 0.9, "gib": 0.1})
 DARK = ("gaps-three-short", "gaps-at-both-edges", "ksm-three-times", "all-exporters-silent", "exporter-replaced")
 
 
 def scenarios() -> list[Scenario]:
     """Every cluster."""
-    return [
-        as_recorded(scenario)
-        for scenario in (*all_scenarios(), *(shared.scenario for shared in clusters_with_shared_units()))
-    ]
+    return [*all_scenarios(), *(shared.scenario for shared in clusters_with_shared_units())]
 
 
 def write_metrics(folder: Path) -> None:
@@ -71,11 +67,11 @@ def _steps() -> Iterator[dict[str, Any]]:
     for allocation, utilization in ((1, 0), (0.9, 0.5)):
         coverage = {"allocation": allocation, "utilization": utilization}
         yield _attribute(f"coverage at least {allocation} and {utilization}", dark, (0, 1), coverage=coverage)
-    everything = {"signal": "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ladder": ["pod", "shared", "node", "cluster"]}
+    everything = {"signal": "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "sources": ["pod", "shared", "node", "cluster"]}
     unmapped = [fleet for fleet in fleets.values() if fleet.dcgm is not None and not fleet.dcgm.maps_pods]
     yield _attribute("all utilization sources", unmapped, (0,), utilization=everything)
-    yield _attribute("own source only", [fleets["lives"]], (0,), utilization={**everything, "ladder": ["pod"]})
-    yield _attribute("percentages", [fleets["lives"]], (0,), utilization={"scale": 100})
+    yield _attribute("own source only", [fleets["pod-lifetimes"]], (0,), utilization={**everything, "sources": ["pod"]})
+    yield _attribute("percentages", [fleets["pod-lifetimes"]], (0,), utilization={"scale": 100})
     bare = [fleet for fleet in fleets.values() if any(not ksm.node_labels for ksm in fleet.ksm)]
     yield _attribute("slices per GPU", bare, (0,), cluster={"slices_per_gpu": 7})
     yield _attribute(

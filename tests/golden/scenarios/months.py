@@ -14,7 +14,6 @@ from gpucost_devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Nod
 from gpucost_devstack.fleet.scenarios import all_scenarios
 from gpucost_devstack.fleet.scraping import Scraping
 from tests.golden.adapter import write_metrics as write
-from tests.golden.scenarios import as_recorded
 from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, Script, opencost, requests, text
 
 MONDAY = datetime(2026, 10, 5, tzinfo=UTC)
@@ -27,7 +26,7 @@ CHANGED = 1440 * REVIEWED + 720
 """The minute at which some of them are followed."""
 ODD = MONDAY + 28 * DAY + 10 * HOUR
 """Hours of clusters whose metrics have gaps, contradict each other, or lack utilization by pod."""
-ODD_CLUSTERS = ("more-than-there-is", "gaps-at-both-edges", "exporter-replaced", "not-mapped", "nodes-join-and-leave")
+ODD_CLUSTERS = ("overcommitted-gpu", "gaps-at-both-edges", "exporter-replaced", "not-mapped", "nodes-join-and-leave")
 
 
 def _labels(pool: str, capacity: str = "on-demand") -> dict[str, str]:
@@ -142,7 +141,7 @@ def production() -> Scenario:
 
 def odd() -> Iterator[Scenario]:
     """Clusters in which something is wrong."""
-    for scenario in map(as_recorded, all_scenarios()):
+    for scenario in all_scenarios():
         if scenario.name in ODD_CLUSTERS:
             yield replace(scenario, settings="")
 
@@ -239,13 +238,13 @@ def inputs() -> dict[str, Any]:
         script.tick(finish)
     script.tick(reviewed + HOUR)
     script.now += timedelta(hours=3)
-    script.invoke("advise", scheduled_time=text(script.now))
+    script.invoke("recommend", scheduled_time=text(script.now))
     _recommendations(script)
     first = script.steps[-2]["name"]
-    of_demo = "${" + first + "|rows.[kind=idle&about/workload=demo].id}"
-    script.command("advise", "list", "--state", "all", form="json")
-    script.command("advise", "show", of_demo)
-    script.command("advise", "dismiss", of_demo, "--reason", "kept for visitors")
+    of_demo = "${" + first + "|rows.[kind=idle&subject/workload=demo].id}"
+    script.command("recommendations", "list", "--state", "all", form="json")
+    script.command("recommendations", "show", of_demo)
+    script.command("recommendations", "dismiss", of_demo, "--reason", "kept for visitors")
     for day in range(REVIEWED + 1, DAYS + 1):
         at = MONDAY + day * DAY
         script.now = at + timedelta(minutes=1)
@@ -253,14 +252,14 @@ def inputs() -> dict[str, Any]:
         script.tick(at)
         if day in (REVIEWED + 1, REVIEWED + 3, DAYS - 1):
             script.now = at + timedelta(hours=4, minutes=10)
-            script.invoke("advise", scheduled_time=text(script.now))
+            script.invoke("recommend", scheduled_time=text(script.now))
             _recommendations(script)
         if day in (27, 28):  # the first of the month, and a Monday
             for hour in (6, 8):
                 script.tick(at + hour * HOUR)
         script.ask("/v1/alerts", {"start": text(at - DAY), "end": text(at + DAY)})
     script.now = end + timedelta(minutes=30)
-    script.command("advise", "reopen", of_demo)
+    script.command("recommendations", "reopen", of_demo)
     script.settings(document(*ODD_CLUSTERS, access=GRANTS, lookback_hours=3))
     script.command("backfill", "--from", text(ODD - HOUR), "--to", text(ODD + 2 * HOUR), "--no-wait")
     script.deliver()
@@ -275,17 +274,17 @@ def inputs() -> dict[str, Any]:
         script.tick(end + hour * HOUR)
         script.now += timedelta(minutes=10)
         if hour == 2:
-            script.command("redrive", "--dry-run")
+            script.command("hours", "redrive", "--dry-run")
             script.add("dead letters", "dead letters")
         if hour == 3:
             script.add("an alert of AMP is over", "publish", message={"kind": "amp-alerts", "alerts": [
                 {"status": "resolved", "startsAt": text(end), "annotations": {},
                  "labels": {"alertname": "GPUNodePoolNearLimit", "cluster": "prod", "nodepool": "solo"}}]})  # fmt: skip
-            script.command("ack", "${" + f"admin: /v1/alerts?start={text(end - DAY)}&end={text(end + DAY)}"
+            script.command("alerts", "acknowledge", "${" + f"admin: /v1/alerts?start={text(end - DAY)}&end={text(end + DAY)}"
                            + "|active.0.id}")  # fmt: skip
     last = end + 4 * HOUR
     script.now = last + timedelta(minutes=30)
-    script.invoke("advise", scheduled_time=text(script.now))
+    script.invoke("recommend", scheduled_time=text(script.now))
     for granularity in ("day", "week", "month", "total"):
         period = {"start": text(MONDAY), "end": text(last), "granularity": granularity}
         script.ask("/v1/costs", {**period, "group_by": "business_unit,cluster"})
@@ -310,10 +309,20 @@ def inputs() -> dict[str, Any]:
             ("/v1/alerts", {"start": text(last - DAY), "end": text(last)}),
         ):
             script.ask(path, query, by=by, fails=None)
-    script.command("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "20", form="json")
+    script.command(
+        "recommendations",
+        "what-if",
+        "--business-unit",
+        "speech",
+        "--move",
+        "2 H100 to 1g.10gb",
+        "--days",
+        "20",
+        form="json",
+    )
     script.command("alerts", "replay", "--from", text(last - 5 * DAY), "--to", text(last), "--settings",
                    "{file:new.json}", files={"new.json": document()})  # fmt: skip
-    script.command("freeze", "--month", "2026-10", "--as-it-is")
+    script.command("months", "close", "--month", "2026-10", "--force")
     script.command("report", "--api", "{outside}/api", "--window", "lastmonth", "--granularity", "week", form="json")
     return {
         "parameters": {"SpotPrices": "true", "OnDemandPrices": "true"},

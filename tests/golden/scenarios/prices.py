@@ -238,11 +238,11 @@ def inputs() -> dict[str, Any]:
             business_units=LATER_UNITS,
         ))  # fmt: skip
         script.now += timedelta(minutes=2)
-        script.command("restate", "--from", text(BASE), "--to", text(BASE + 4 * HOUR), "--settings", "current",
+        script.command("hours", "restate", "--from", text(BASE), "--to", text(BASE + 4 * HOUR), "--settings", "current",
                        "--reason", f"split by {split if isinstance(split, str) else 'own weights'}")  # fmt: skip
         script.deliver()
         look("west")
-    script.command("compare-splits", "--from", text(BASE), "--to", text(BASE + 6 * HOUR), form="json")
+    script.command("hours", "compare-splits", "--from", text(BASE), "--to", text(BASE + 6 * HOUR), form="json")
     billed = document(["capacity-block", "cur", "spot", "on-demand"], pricing={"cur": CUR}, business_units=LATER_UNITS)
     script.now += timedelta(minutes=2)
     script.settings(billed)
@@ -252,31 +252,33 @@ def inputs() -> dict[str, Any]:
     script.add("the bill", "prices", tables={"bill": exported(closed=False)})
     script.now = END + timedelta(hours=1, minutes=31)
     script.invoke("prices")
-    script.command("restate", "--from", text(BASE), "--to", text(END), "--settings", "current", "--reason", "the bill")
+    script.command(
+        "hours", "restate", "--from", text(BASE), "--to", text(END), "--settings", "current", "--reason", "the bill"
+    )
     script.tick(END + 2 * HOUR)
     look("")
     script.ask("/v1/prices", {**whole, "source": "spot"})
     script.ask("/v1/prices", {**whole, "instance_type": "g5.xlarge"}, pages=True)
     script.ask("/v1/costs", {**whole, "granularity": "month", "group_by": "business_unit,cluster"})
     script.now = END + timedelta(hours=3, minutes=31)
-    script.command("freeze", "--month", "2026-10", fails=True)
-    script.command("freeze", "--month", "2026-10", "--as-it-is", "--reason", "chargeback")
+    script.command("months", "close", "--month", "2026-10", fails=True)
+    script.command("months", "close", "--month", "2026-10", "--force", "--reason", "chargeback")
     script.add("the closed bill", "prices", tables={"bill": exported(closed=True)})
     script.now += timedelta(minutes=1)
     script.invoke("prices", source="cur")
     script.tick(END + 4 * HOUR)
-    script.command("restate", "--from", text(BASE), "--to", text(END), "--reason", "the bill is closed")
+    script.command("hours", "restate", "--from", text(BASE), "--to", text(END), "--reason", "the bill is closed")
     script.deliver()
     look("")
-    script.command("adjustments", "--month", "2026-10", form="json")
-    script.command("adjustments", "--month", "2026-10", form="csv")
+    script.command("months", "adjustments", "--month", "2026-10", form="json")
+    script.command("months", "adjustments", "--month", "2026-10", form="csv")
     script.invoke("export", scheduled_time=text(script.now), cluster="west", first_day="2026-10-31T00:00:00Z", days=2)
     script.add("exported files", "export", prefix="focus/")
     script.now += timedelta(minutes=2)
-    script.command("unfreeze", "--month", "2026-10")
+    script.command("months", "reopen", "--month", "2026-10")
     look("")
-    script.command("prices", "history", "--from", "2026-10-20T00:00:00Z", form="json")
-    script.command("prices", "history", form="csv")
+    script.command("prices", "changes", "--from", "2026-10-20T00:00:00Z", form="json")
+    script.command("prices", "changes", form="csv")
     script.ask("/allocation/compute", {"window": f"{text(BASE)},{text(END)}", "aggregate": "cluster,namespace",
                                        "includeIdle": "true", "accumulate": "true"})  # fmt: skip
     return {
