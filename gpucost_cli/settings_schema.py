@@ -103,7 +103,7 @@ _DECIMAL = {
 
 
 class _SettingsSchema(GenerateJsonSchema):
-    """Adds what pydantic does not know: descriptions, former names and examples; removes what editors do not need."""
+    """Adds what pydantic does not know: descriptions and examples; removes what editors do not need."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -131,11 +131,6 @@ class _SettingsSchema(GenerateJsonSchema):
             key["description"] = descriptions[name]
             if key.get("default", ...) is None:
                 del key["default"]
-        for former, current in model.former_names.items():
-            properties[former] = properties[current] | {
-                "deprecated": True,
-                "description": f"Former name of `{current}`.",
-            }
         json_schema["examples"] = [section_examples()[model.__name__]]
         return json_schema
 

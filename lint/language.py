@@ -99,10 +99,6 @@ FIELD_NAMES = frozenset(
 )
 """Names that hold such a word and say what they are."""
 EXCEPTIONS: tuple[tuple[str, str], ...] = (
-    (r".*former name of.*|.*\"ladder\".*|.*`ladder`.*|.*utilization[.:].*ladder.*", "the former name of a setting"),
-    (r"\{ladder: \[", "the same, in YAML"),
-    (r'script\.(invoke|command)\("(advise|freeze|unfreeze)"', "former names in the golden recording"),
-    (r'"currency", "standing"', "a former field in the golden recording"),
     (r"frozen=True", "Python's own word for immutable dataclasses and pydantic models"),
     (r'"frozen": True', "the same, as a setting of pydantic"),
     (r"get_frozen_credentials", "a function of botocore"),
@@ -111,18 +107,13 @@ EXCEPTIONS: tuple[tuple[str, str], ...] = (
 )
 SUFFIXES = (".py", ".md", ".ts", ".tsx", ".css", ".html", ".yaml", ".yml", ".toml", ".sh", ".mako", ".j2")
 SKIPPED = ("lint/language", "CHANGELOG.md", "tests/golden/recorded/")
-FORMER_NAMES = ("tests/golden/renamed.yaml",)
-"""Tables of former names, whose words do not count."""
-
 
 Counts = dict[str, dict[str, int]]
 
 
 def counted(files: Iterable[Source]) -> list[Source]:
     """The texts that people wrote, without generated and archived ones."""
-    return [
-        file for file in files if file.name.endswith(SUFFIXES) and not file.name.startswith((*SKIPPED, *FORMER_NAMES))
-    ]
+    return [file for file in files if file.name.endswith(SUFFIXES) and not file.name.startswith(SKIPPED)]
 
 
 def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:

@@ -103,7 +103,6 @@ def test_documented_settings_are_valid_for_loader_and_schema(name: str) -> None:
     "change",
     [
         "retention: {pods: 400d, hourly: 5y, daily: 1830}",
-        "utilization: {ladder: [pod]}",
         "business_units: [{name: a, namespaces: [x], from: 2026-11-19}]",
         "business_units: [{name: a, namespaces: [x], from: 2026-11-19T10:00:00Z}]",
         "alerts: {rules: [{rule: budget, monthly_usd: '1000.50', percents: [50, 100]}]}",
@@ -112,7 +111,7 @@ def test_documented_settings_are_valid_for_loader_and_schema(name: str) -> None:
         "access: [{principal: 'arn:aws:iam::123456789012:role/finance', roles: [admin, 'bu:research']}]",
     ],
 )
-def test_shorthand_and_former_names_are_valid_for_loader_and_schema(change: str) -> None:
+def test_shorthand_is_valid_for_loader_and_schema(change: str) -> None:
     parse_settings(MINIMAL + change)
     assert errors_of_schema(MINIMAL + change) == []
 

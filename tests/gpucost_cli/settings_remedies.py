@@ -176,12 +176,6 @@ REMEDIES = (
         (CLUSTER + "alerts: {rules: [{rule: budget, monthly_usd: 50000}]}\n",),
     ),
     Remedy(
-        "former-key",
-        CLUSTER + "utilization: {ladder: [pod], sources: [pod]}\n",
-        "`ladder` is the former name of `sources`; keep `sources` only",
-        (CLUSTER + "utilization: {sources: [pod]}\n",),
-    ),
-    Remedy(
         "credentials-in-url",
         CLUSTER.replace("//", "//me:secret@"),
         "must not contain credentials; use auth: bearer with a secret",

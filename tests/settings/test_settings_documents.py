@@ -243,14 +243,3 @@ def test_value_that_yaml_cannot_convert_is_reported_with_its_line(value: str, fi
     assert str(caught.value) == (
         f"settings are not valid YAML or JSON in line 2: {finding}; correct it, or put it in quotes if it is text"
     )
-
-
-def test_former_names_of_keys_are_read() -> None:
-    """Both names are read until the next release."""
-    cluster = "clusters: [{name: a, prometheus: {url: http://127.0.0.1:9090}}]"
-    head = f"{cluster}\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"
-    former = parse_settings(head + "utilization: {ladder: [node, pod]}")
-    assert former == parse_settings(head + "utilization: {sources: [node, pod]}")
-    assert former.utilization.sources == ("node", "pod")
-    with pytest.raises(SettingsError, match="`ladder` is the former name of `sources`; keep `sources` only"):
-        parse_settings(head + "utilization: {ladder: [pod], sources: [pod]}")

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -226,8 +226,6 @@ class InstanceTypeSettings(Section):
 
 class UtilizationSettings(Section):
     """The utilization signal, and the allowed utilization sources in order of preference."""
-
-    former_names: ClassVar = {"ladder": "sources"}
 
     signal: Annotated[Name, Field(json_schema_extra={"enum": [*SIGNALS]})] = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     """The metric that measures the utilization of GPUs. Nodes without it use the next signal that they have."""

@@ -19,7 +19,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     StringConstraints,
-    model_validator,
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
@@ -104,22 +103,10 @@ class Section(BaseModel):
     # Validators are built at first use: most sections are validated only as a part of the document. Sections that are
     # defaults are made by `model_construct`, because validating them would build their validators in every cold start.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-    former_names: ClassVar[Mapping[str, str]] = {}
-    """Current names of keys by their former names, which are read until the next release."""
     misplaced_keys: ClassVar[Mapping[str, str]] = {}
     """Keys that do not exist but are often expected here, with a sentence about where the setting is."""
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
     """Lists whose entries are one of several models: the key that selects the model, and its values."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_former_names(cls, section: object) -> object:
-        if not isinstance(section, dict):
-            return section
-        for former, current in cls.former_names.items():
-            if former in section and current in section:
-                raise ValueError(f"`{former}` is the former name of `{current}`; keep `{current}` only")
-        return {cls.former_names.get(key, key): setting for key, setting in section.items()}
 
 
 def duplicates(values: Iterable[Value]) -> list[Value]:
