@@ -39,9 +39,9 @@ from gpucost_devstack.slack import running_slack
 from gpucost_devstack.stack import running_stack
 from gpucost_devstack.template import TEMPLATE
 
-DAYS = 3
-"""The days that are ready when the summary is printed."""
-SCHEDULED_HOURS_PER_DAY = 8
+HOURS = 72
+"""The hours that are ready when the summary is printed."""
+SCHEDULED_SHARE = 3
 """The last third of the hours runs through the schedule, one by one, and may alert. Older hours are backfilled."""
 WORKERS = 2
 TABLE = "local-Table-demo"
@@ -65,8 +65,8 @@ class DemoOptions:
     """Days before the last three that follow in the background. With 0, nothing is kept either."""
     verbose: bool = False
     fresh: bool = False
-    days: int = DAYS
-    """Days that are ready when the summary is printed. Tests that need only some hours take one day."""
+    hours: int = HOURS
+    """Hours that are ready when the summary is printed. Tests take fewer."""
 
 
 def run_demo(options: DemoOptions) -> None:
@@ -88,7 +88,7 @@ def run_demo(options: DemoOptions) -> None:
         demo = running.enter_context(_started(options, cache, end, listener, steps))
         demo.push_settings()
         demo.add_spot_prices(demo.start - timedelta(days=options.history_days))
-        _attribute_hours(demo, options.days * SCHEDULED_HOURS_PER_DAY, steps)
+        _attribute_hours(demo, options.hours // SCHEDULED_SHARE, steps)
         steps.stop()
         api = demo.stack.outputs["ApiUrl"]
         summary = demo_summary.read_summary(api, demo.start, end)
@@ -136,7 +136,7 @@ def _opened_cache(options: DemoOptions, end: datetime, console: Console) -> Iter
         return
     settings = fleet.settings_document(dict.fromkeys(fleet.CLUSTERS, ""), scale=options.scale)
     key = cache_key(settings, options.scale, options.template)
-    with open_cache(key, end - timedelta(days=options.days), is_fresh=options.fresh) as cache:
+    with open_cache(key, end - options.hours * HOUR, is_fresh=options.fresh) as cache:
         if cache is None:
             console.print("Another demo uses the cache. This one simulates its history again and keeps nothing.")
         yield cache
@@ -147,7 +147,7 @@ def _started(
     options: DemoOptions, cache: DemoCache | None, end: datetime, listener: socket.socket, steps: Progress
 ) -> Iterator[RunningDemo]:
     """Simulate the last days while AWS and the functions start. Then start Prometheus."""
-    start = end - timedelta(days=options.days)
+    start = end - options.hours * HOUR
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-")))
         work, storage = folder / "segments", folder / "prometheus"

@@ -38,7 +38,7 @@ from gpucost.core.errors import GpuCostError
     help="About how many GPUs the fleet has; 1 is the standard fleet of about 100. 1000 needs 8 GB of memory and takes "
     "about ten times as long.",
 )
-@click.option("--days", default=3, hidden=True, type=click.IntRange(1, 3), help="Days of the summary, for tests.")
+@click.option("--hours", default=72, hidden=True, type=click.IntRange(1, 72), help="Of the summary, for tests.")
 @click.option("--verbose", is_flag=True, help="Also print the alerts as Slack shows them.")
 def demo(
     *,
@@ -48,7 +48,7 @@ def demo(
     history_days: int,
     fresh: bool,
     scale: int,
-    days: int,
+    hours: int,
     verbose: bool,
 ) -> None:
     """Run the whole system on this machine, on simulated clusters.
@@ -80,6 +80,6 @@ def demo(
             history_days=history_days,
             verbose=verbose,
             fresh=fresh,
-            days=days,
+            hours=hours,
         )
     )

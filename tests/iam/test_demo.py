@@ -11,7 +11,7 @@ from tests.system.running_demo import GPUCOST
 
 def run_demo(template: Path, state: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "XDG_CACHE_HOME": str(state), "COLUMNS": "1000"}
-    command = [str(GPUCOST), "demo", "--once", "--days", "1", "--port", "0", "--template", str(template)]
+    command = [str(GPUCOST), "demo", "--once", "--hours", "1", "--port", "0", "--template", str(template)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=REPOSITORY)
 
 

@@ -18,7 +18,6 @@ import requests
 import simplejson
 
 from gpucost.core.hours import HOUR, hours_between
-from gpucost_cli.demo import DAYS
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.prometheus import free_port
@@ -27,6 +26,8 @@ from gpucost_devstack.template import REPOSITORY
 GPUCOST = REPOSITORY / ".venv" / "bin" / "gpucost"
 ANSWERS = "the API answers at "
 DEFAULT_FLAGS = ("--history", "0", "--verbose")
+HOURS = 48
+"""Of the demo that tests share. Alerts about idle workloads need 24."""
 
 
 @dataclass
@@ -35,7 +36,8 @@ class Demo:
     printed: str
     environment: dict[str, str]
     process: subprocess.Popen[str]
-    days: int = DAYS
+    duration: int = HOURS
+    """In hours."""
 
     @property
     def end(self) -> datetime:
@@ -45,7 +47,7 @@ class Demo:
 
     @property
     def hours(self) -> list[datetime]:
-        return [self.end - timedelta(hours=i) for i in range(24 * self.days, 0, -1)]
+        return [self.end - timedelta(hours=i) for i in range(self.duration, 0, -1)]
 
     @property
     def period(self) -> str:
@@ -81,13 +83,13 @@ def _is_scraped(scenario: Scenario) -> bool:
 
 
 @contextmanager
-def running_demo(folder: Path, *flags: str, days: int = DAYS) -> Iterator[Demo]:
+def running_demo(folder: Path, *flags: str, hours: int = HOURS) -> Iterator[Demo]:
     """Start the demo and wait until it answers. Its state and output go to a folder.
 
     Args:
         folder: the folder.
         flags: options; the default has the last days only, and prints the messages to Slack.
-        days: how many days the summary covers.
+        hours: how many hours the summary covers.
     """
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
     out = folder / "out"
@@ -101,8 +103,8 @@ def running_demo(folder: Path, *flags: str, days: int = DAYS) -> Iterator[Demo]:
                 "demo",
                 "--port",
                 str(free_port()),
-                "--days",
-                str(days),
+                "--hours",
+                str(hours),
                 *(flags or DEFAULT_FLAGS),
             ],
             stdout=stdout,
@@ -118,7 +120,7 @@ def running_demo(folder: Path, *flags: str, days: int = DAYS) -> Iterator[Demo]:
                 time.sleep(0.2)
             printed = out.read_text()
             (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)
-            yield Demo(url, printed, environment, process, days)
+            yield Demo(url, printed, environment, process, hours)
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)

@@ -20,7 +20,6 @@ import pytest
 import requests
 import simplejson
 
-from gpucost_cli.demo import DAYS
 from gpucost_cli.demo_summary import PARTS, UNITS_SHOWN
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Pod
@@ -30,7 +29,7 @@ from tests.documentation.shell_commands import HOST, PAGES, script, tokens
 from tests.listening_addresses import listening_addresses
 from tests.system.demo_record import another_demo
 from tests.system.documented_stack_commands import check_run, runs_for_demo, write_settings_files
-from tests.system.running_demo import GPUCOST, Demo, true_hours
+from tests.system.running_demo import GPUCOST, HOURS, Demo, true_hours
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
 def every_hour(end: datetime) -> list[truth.TrueHour]:
     """The true figures of all clusters' hours in which something was scraped."""
     return [
-        hour for hours in true_hours(end - timedelta(days=DAYS), end).values() for hour in hours if hour is not None
+        hour for hours in true_hours(end - timedelta(hours=HOURS), end).values() for hour in hours if hour is not None
     ]
 
 
@@ -82,7 +81,7 @@ def test_ledger_matches_scenario(running: Demo) -> None:
         assert float(rows[unit]["allocated_gpu_hours"]) == pytest.approx(float(held), rel=1e-9), unit
         assert float(rows[unit]["effective_gpu_hours"]) == pytest.approx(float(used), rel=1e-9), unit
     assert answer["coverage"]["hours_complete"] == len(every_hour(running.end))
-    assert answer["coverage"]["hours_expected"] == 24 * DAYS * len(demo.CLUSTERS)
+    assert answer["coverage"]["hours_expected"] == HOURS * len(demo.CLUSTERS)
 
 
 def test_cost_identity_holds_to_the_last_digit(running: Demo) -> None:
@@ -114,7 +113,7 @@ def test_printed_summary_fits_a_screen_and_matches_api(running: Demo) -> None:
 def idle_workloads(end: datetime, number: int) -> set[tuple[str, str]]:
     """(cluster, workload) of those that hold a GPU and use less than 2% of what is measured, in an hour."""
     idle = set()
-    for cluster, hours in true_hours(end - timedelta(days=DAYS), end).items():
+    for cluster, hours in true_hours(end - timedelta(hours=HOURS), end).items():
         lines_by_workload: dict[str, list[truth.TrueLine]] = defaultdict(list)
         hour = hours[number]
         for line in () if hour is None else hour.lines:
@@ -137,7 +136,7 @@ def test_alerts_fire_for_workloads_that_idle_for_a_day(running: Demo) -> None:
         for alert in answer["active"]
         if alert["rule"] == "idle-workload" and alert["phase"] == "firing"
     }
-    last_day = [idle_workloads(running.end, number) for number in range(24 * (DAYS - 1), 24 * DAYS)]
+    last_day = [idle_workloads(running.end, number) for number in range(HOURS - 24, HOURS)]
     assert set.intersection(*last_day) <= firing
     assert firing <= set.union(*last_day)
     assert firing
@@ -178,7 +177,7 @@ def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     reviewed = gpucost("recommendations", "run", "--stack", "local").splitlines()
     assert [line.partition("\t")[0] for line in reviewed] == sorted(demo.CLUSTERS)
     assert "no recommendations" in gpucost("recommendations", "list", "--stack", "local"), (
-        "three days are too few for recommendations"
+        "two days are too few for recommendations"
     )
 
 
@@ -194,7 +193,7 @@ def test_api_refuses_unknown_paths_and_invalid_parameters(running: Demo) -> None
 def test_demo_once_ends_and_leaves_no_files(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "AWS_PROFILE": "not-there"}
     with listen(0) as listener:  # it needs no port, so a port in use does not matter
-        done = run_to_end(["demo", "--once", "--days", "1", "--port", str(listener.getsockname()[1])], environment)
+        done = run_to_end(["demo", "--once", "--hours", "6", "--port", str(listener.getsockname()[1])], environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "identity exact" in " ".join(done.stdout.split())
     assert not [*tmp_path.rglob("*.json")]

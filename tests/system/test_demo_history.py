@@ -21,6 +21,7 @@ from gpucost_devstack.metrics_segment import segments_of
 from tests.listening_addresses import process_tree
 from tests.system.running_demo import GPUCOST, Demo, running_demo, true_hours
 
+pytestmark = pytest.mark.nightly
 COMPLETE = " is there; the next start reuses it "
 
 
@@ -46,7 +47,7 @@ def index_of(folder: Path) -> dict[str, Any]:
 
 
 def history(demo: Demo) -> tuple[datetime, datetime]:
-    end = demo.end - timedelta(days=demo.days)
+    end = demo.end - timedelta(hours=demo.duration)
     return (end - timedelta(days=1)).replace(hour=0), end
 
 
@@ -76,14 +77,12 @@ def gpucost(demo: Demo, *arguments: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("days", "kills_before_attribution"), [(1, False), pytest.param(3, True, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("hours", "kills_before_attribution"), [(24, False), (72, True)])
 def test_history_is_right_after_kills_and_not_computed_again(
-    tmp_path: Path, days: int, kills_before_attribution: bool
+    tmp_path: Path, hours: int, kills_before_attribution: bool
 ) -> None:
     flags = ("--history", "1")
-    with running_demo(tmp_path, *flags, days=days) as demo:
+    with running_demo(tmp_path, *flags, hours=hours) as demo:
         first_end = demo.end
         start, end = history(demo)
         assert attributed_hours(demo) == 0
@@ -95,10 +94,10 @@ def test_history_is_right_after_kills_and_not_computed_again(
             wait_until(lambda: attributed_hours(demo) > 0, "the history is not attributed")
         kill(demo)
     if kills_before_attribution:
-        with running_demo(tmp_path, *flags, days=days) as demo:
+        with running_demo(tmp_path, *flags, hours=hours) as demo:
             wait_until(lambda: attributed_hours(demo) > 0, "the history is not attributed")
             kill(demo)
-    with running_demo(tmp_path, *flags, days=days) as demo:
+    with running_demo(tmp_path, *flags, hours=hours) as demo:
         wait_until(lambda: "is loading" in demo.ask("/config.json").get("notice", ""), "it does not load the rest")
         push_settings_of(demo, tmp_path / "settings.json")
         wait_until(lambda: COMPLETE in (tmp_path / "out").read_text(), "the history is not complete")
@@ -117,7 +116,7 @@ def test_history_is_right_after_kills_and_not_computed_again(
         reviewed = {row["cluster"]: row["end"] for row in demo.ask("/v1/recommendations")["reviews"]}
         assert reviewed == dict.fromkeys(fleet.CLUSTERS, format_timestamp(demo.end)), "with the history"
     began = datetime.now(UTC)
-    with running_demo(tmp_path, *flags, days=days) as demo:
+    with running_demo(tmp_path, *flags, hours=hours) as demo:
         wait_until(lambda: "from an earlier start" in (tmp_path / "out").read_text(), "the history is not reused")
         rows = demo.ask(f"/v1/hours?start={format_timestamp(start)}&end={format_timestamp(first_end)}")["rows"]
         assert len(rows) == len(fleet.CLUSTERS) * ((first_end - start) // HOUR)
