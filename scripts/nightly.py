@@ -13,9 +13,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+CASES = tuple(
+    f"tests/{name}"
+    for name in ("contract", "core", "features", "functions", "pipeline", "reports", "sources", "storage")
+)
+"""Folders with random cases, and with tables that are in SQLite in the other runs."""
 TODAY = datetime.now(UTC).toordinal()
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "marked": ((*PYTEST, "--ring", "nightly"),),
+    "cases": ((*PYTEST, "--all-cases", *CASES),),
     "clocks": (("scripts.clocks",),),
     "orders": ((*PYTEST, "--order", f"{TODAY}1"), (*PYTEST, "--order", f"{TODAY}2")),
     "golden": (("tests.golden", "check"),),

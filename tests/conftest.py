@@ -1,5 +1,6 @@
 """Fixtures with real services for several kinds of tests."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,13 +35,15 @@ pytest_plugins = ("tests.rings",)
 
 FILES_WITH_DEMO = ("tests/browser/test_page.py", "tests/system/test_demo.py")
 """They share a demo, so one worker runs them, in this order: the last one changes the demo's settings and hours."""
-FILES_WITH_FLEET = tuple(
-    f"tests/system/test_{name}.py" for name in ("fleet", "fleet_racks", "fleet_units", "doctor_fleet")
+BROWSER = "tests/browser/"
+"""Its files share a browser, so the same worker runs them, before those with the demo."""
+FILES_WITH_FLEET = (
+    *(f"tests/system/test_{name}.py" for name in ("fleet", "fleet_labels", "fleet_racks", "fleet_units")),
+    "tests/system/test_doctor_fleet.py",
 )
 """They share a Prometheus, so one worker runs them."""
 LONGEST_FILES = (
-    *FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/system/test_demo_history.py",
-    "tests/golden/test_golden_hours.py",
+    *FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/golden/test_golden_answers.py",
 )  # fmt: skip
 """They begin first. Otherwise one worker would run one of them at the end, and the other would have nothing to do."""
 
@@ -48,11 +51,17 @@ LONGEST_FILES = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first, or all files in a random order. Those that share a demo keep theirs."""
     ranks = {file: rank for rank, file in enumerate(LONGEST_FILES)}
-    items.sort(key=lambda test: ranks.get(_file(test.nodeid), len(ranks)))
+    items.sort(key=lambda test: (not test.nodeid.startswith(BROWSER), ranks.get(_file(test.nodeid), len(ranks))))
     if (seed := config.getoption("order")) is not None:
         scopes = list(dict.fromkeys(_scope(test.nodeid) for test in items))
         Random(seed).shuffle(scopes)
         items.sort(key=lambda test: scopes.index(_scope(test.nodeid)))
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of tests out of what the garbage collection of every test looks at."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -75,6 +84,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _scope(nodeid: str) -> str:
     file = _file(nodeid)
+    if file.startswith(BROWSER):
+        return FILES_WITH_DEMO[0]
     return next((files[0] for files in (FILES_WITH_DEMO, FILES_WITH_FLEET) if file in files), file)
 
 
@@ -125,11 +136,14 @@ def table(dynamodb_url: str) -> DynamoTable:
 
 @pytest.fixture
 def ledger_table(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Table:
-    """A new table: of DynamoDB Local, or in SQLite for `make unit`. `tests/storage` shows that they answer the same."""
-    if pytestconfig.getoption("ring") == "unit":
-        sqlite: SqliteTable = request.getfixturevalue("sqlite_table")
-        return sqlite
-    return DynamoDBTable(*request.getfixturevalue("table"))
+    """A new table in SQLite; in DynamoDB Local for `--all-cases`, and for tests marked `tools`.
+
+    `tests/storage/test_table_engines.py` shows that they answer the same.
+    """
+    if pytestconfig.getoption("all_cases") or request.node.get_closest_marker("tools"):
+        return DynamoDBTable(*request.getfixturevalue("table"))
+    sqlite: SqliteTable = request.getfixturevalue("sqlite_table")
+    return sqlite
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.cases import VARIABLE, tried
+
 TESTS = Path(__file__).parent
 UNIT_FOLDERS = (
     "authoring", "core", "features", "functions", "gpucost_cli", "lint", "pipeline", "reports", "runtime", "settings",
@@ -36,12 +38,15 @@ BEGINNING = pytest.StashKey[float]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--ring", choices=tuple(SELECTED), default="test", help="the tests to select")
+    parser.addoption("--all-cases", action="store_true", help="try all random cases, on DynamoDB Local")
     parser.addoption("--order", type=int, metavar="SEED", help="run the files in this random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     ring = ring_of(config)
     config.option.markexpr = config.option.markexpr or SELECTED[ring]
+    if config.getoption("all_cases"):
+        os.environ[VARIABLE] = "1"
     config.stash[BEGINNING] = time.monotonic()
     config.stash[STARTS] = Counter()
     os.environ.setdefault("GOGC", "400")  # by default, Prometheus spends a quarter of its processor time on its memory
@@ -128,19 +133,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests with fixtures that start processes out of the unit ring."""
+    """Leave the tests with fixtures that start processes out of the unit ring, and limit the examples of properties."""
     if config.getoption("ring") == "unit":
         tools = {test for test in items if FIXTURES_WITH_PROCESSES.intersection(getattr(test, "fixturenames", ()))}
         config.hook.pytest_deselected(items=list(tools))
         items[:] = [test for test in items if test not in tools]
-        for test in items:
-            try_fewer_examples(getattr(test, "obj", None))
+    for test in items:
+        limit_examples(getattr(test, "obj", None))
 
 
-def try_fewer_examples(function: Any) -> None:
-    """Let a property test try a fifth of its examples."""
+def limit_examples(function: Any) -> None:
+    """Let a property test try only some of its examples, and the same in each run, so that no failure is by chance."""
     if isinstance(chosen := getattr(function, "_hypothesis_internal_use_settings", None), settings):
-        function._hypothesis_internal_use_settings = settings(chosen, max_examples=max(1, chosen.max_examples // 5))
+        function._hypothesis_internal_use_settings = settings(
+            chosen, max_examples=tried(chosen.max_examples), derandomize=VARIABLE not in os.environ
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

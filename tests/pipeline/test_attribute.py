@@ -191,6 +191,7 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     assert [(status, version) for status, _, version in system.figures()] == [("provisional", 1)]
 
 
+@pytest.mark.tools  # of items in DynamoDB Local
 def test_published_items_expire_as_configured(table: DynamoTable, system: System) -> None:
     kept = {"pods": 40, "hourly": 50, "daily": 60}
     document = json.loads(system.store.current().text) | {"retention": kept}
