@@ -25,8 +25,8 @@ INSTRUCTIONS = {(3, 11): 4_010, (3, 13): 3_520}
 TOKENS = {(3, 11): 1.112, (3, 13): 1.085}
 """Instructions of an hour in which every tenth of 200 pods serves a model, ÷ without its tokens, by Python version."""
 MARGIN = 1.02
-REPLACED_MIB = 48
-"""Memory that is counted for an hour in which a fifth of 1,200 pods is replaced, with a sample every 15 seconds."""
+REPLACED_MIB = 20
+"""Memory that is counted for an hour in which a fifth of 300 pods is replaced, with a sample every 15 seconds."""
 REPLACED_INSTRUCTIONS = {(3, 11): 41_750, (3, 13): 35_530}
 """Instructions for such an hour per pod, for 200 pods, by Python version."""
 READER_INSTRUCTIONS = 7_120
@@ -76,12 +76,12 @@ def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -
 
 def test_memory_of_replaced_pods_is_no_more_than_recorded() -> None:
     """A function has 416 MiB for it, whatever the number of samples."""
-    with cluster(1_200, units=UNITS, step=15, replaced=20) as (url, hour):
+    with cluster(300, units=UNITS, step=15, replaced=20) as (url, hour):
         settings = settings_for(url, UNITS)
         budget = MemoryBudget(REPLACED_MIB * MIB)
         reader = metrics_reader(settings.clusters[0], settings, budget=budget)
         (record,) = attribute_hours(reader, settings.clusters[0], settings, [hour], now=datetime.now(UTC))
-    assert len(record.lines) == 1_200 + 240
+    assert len(record.lines) == 300 + 60
 
 
 def test_instructions_for_replaced_pods_are_no_more_than_recorded() -> None:

@@ -1,4 +1,4 @@
-"""A browser per module, because Playwright's event loop would disturb other modules."""
+"""One browser for all files, which run one after another: Playwright's event loop would disturb other tests."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tests.browser.tabs import Tabs, running_chromium, settled
 expect.set_options(timeout=60_000)  # generous, because the machine may be busy
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     with running_chromium() as browser:
         yield browser

@@ -40,6 +40,7 @@ LEFT = NOW - 20 * DAY
 """When the last cluster left the settings."""
 CLUSTERS = [f"c{number}" for number in range(8)]
 ADMIN = iam_caller("arn:aws:iam::123456789012:user/x")
+LONGEST = "90d"
 WINDOWS = re.findall(r'^  "?(\w+)"?: "', (REPOSITORY / "web" / "src" / "periods.ts").read_text(), re.MULTILINE)
 
 
@@ -144,7 +145,13 @@ def costs_of_views(days: int, cluster: str | None) -> Iterator[tuple[str, dict[s
     yield "explore", {**total, "group_by": "workload_kind,workload"}, ""
 
 
-@pytest.mark.parametrize(("count", "window"), [*product((1, 3, 4, 8), WINDOWS)])
+@pytest.mark.parametrize(
+    ("count", "window"),
+    [
+        pytest.param(*case, marks=() if case[0] == 8 or case[1] == LONGEST else pytest.mark.nightly)
+        for case in product((1, 3, 4, 8), WINDOWS)
+    ],
+)
 def test_every_offered_period_is_answered_in_every_view(
     published: tuple[SqliteTable, list[HourRecord]], count: int, window: str
 ) -> None:

@@ -31,9 +31,11 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 FRIDAY = TODAY - DAY * ((TODAY.weekday() - 4) % 7)
 START, END = FRIDAY - 3 * DAY, FRIDAY
-"""Tuesday to Thursday: with a release of every service, and with the weekly outage of Wednesday at 03:00."""
+"""Tuesday to Thursday."""
 OUTAGE = START + DAY + 3 * HOUR
-HOURS = [START + number * HOUR for number in range(72)]
+"""Every Wednesday."""
+HOURS = [START + number * HOUR for number in range(13, 40)]
+"""With a release of every service on Tuesday, and with the outage."""
 PRICES = {name: Fraction(text) for name, text in HOURLY_PRICES["us-east-1"].items()}
 RESERVED = Fraction(62, 100)
 BLOCK_FLAGS = ("--storage.tsdb.min-block-duration=240h", "--storage.tsdb.max-block-duration=240h")
@@ -80,23 +82,20 @@ def true_lines(hour: truth.TrueHour) -> list[tuple[str, Fraction, Fraction]]:
 
 @pytest.fixture(scope="module")
 def attributed() -> dict[tuple[str, datetime], Any]:
-    """The figures of three days, by cluster and hour, from a real Prometheus that holds all clusters."""
+    """The figures of the hours, by cluster and hour, from a real Prometheus that holds all clusters."""
     with running_prometheus(None, *BLOCK_FLAGS, "--web.enable-remote-write-receiver") as url:
-        for day in (START, START + DAY, START + 2 * DAY):
-            series = (
-                (cluster.name, each)
-                for cluster in demo.scenarios(day, day + DAY)
-                for each in openmetrics.series(cluster)
-            )
-            remote_write.send_whole_series(url, series, round(day.timestamp()) * 1000)
+        begin = HOURS[0] - HOUR  # the first hour needs earlier samples
+        series = (
+            (cluster.name, each)
+            for cluster in demo.scenarios(begin, HOURS[-1] + HOUR)
+            for each in openmetrics.series(cluster)
+        )
+        remote_write.send_whole_series(url, series, round(begin.timestamp()) * 1000)
         document = settings(url)
         records = [
             record
             for cluster in document.clusters
-            for day in range(0, 72, 24)
-            for record in attribute_hours(
-                metrics_reader(cluster, document), cluster, document, HOURS[day : day + 24], now=END + HOUR
-            )
+            for record in attribute_hours(metrics_reader(cluster, document), cluster, document, HOURS, now=END + HOUR)
         ]
     answer = simplejson.loads(rendering.hours_json(records), parse_float=Decimal, parse_int=Decimal)
     return {(hour["cluster"], datetime.fromisoformat(hour["hour"])): hour for hour in answer["hours"]}
@@ -133,7 +132,7 @@ def test_hour_has_the_same_truth_in_every_range() -> None:
             assert getattr(long, part).value == getattr(alone, part).value
 
 
-def test_every_line_of_three_days_matches_the_truth(attributed: dict[tuple[str, datetime], Any]) -> None:
+def test_every_line_matches_the_truth(attributed: dict[tuple[str, datetime], Any]) -> None:
     unit_of = {namespace: unit.name for unit in BUSINESS_UNITS for namespace in unit.namespaces}
     units = set()
     for hour in HOURS:
@@ -200,12 +199,12 @@ def test_gpus_have_no_common_price(attributed: dict[tuple[str, datetime], Any]) 
     assert len(amounts) == len({*amounts}) == 9
 
 
-def test_three_days_show_every_part_of_the_cost(attributed: dict[tuple[str, datetime], Any]) -> None:
+def test_hours_show_every_part_of_the_cost(attributed: dict[tuple[str, datetime], Any]) -> None:
     sums: Counter[str] = Counter()
     for answer in attributed.values():
         sums.update({part: amount for part, amount in answer["totals"].items() if amount is not None})
     for part in ("effective", "waste", "unmeasured", "unallocated", "stranded", "host"):
-        assert sums[f"{part}_usd"] > 100, part
+        assert sums[f"{part}_usd"] > 10, part
 
 
 def test_spot_prices_are_lower_than_list_prices_and_change() -> None:

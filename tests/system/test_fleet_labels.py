@@ -5,7 +5,7 @@ from pathlib import Path
 import requests
 
 from tests.recorded_hour.recording import read_series, unpack
-from tests.system.fleet_blocks import SCENARIOS, running_fleet
+from tests.system.fleet_blocks import SCENARIOS
 
 OF_CLAIMS = {f"dra_{name}" for name in ("claim_name", "claim_namespace", "device_name", "driver_name", "pool_name")}
 MISSING = {
@@ -20,13 +20,12 @@ MISSING = {
 JOBS = ("kube-state-metrics", "dcgm-exporter", "neuron-monitor")
 
 
-def test_fleet_lacks_only_the_listed_labels_of_the_recorded_cluster(tmp_path: Path) -> None:
+def test_fleet_lacks_only_the_listed_labels_of_the_recorded_cluster(tmp_path: Path, fleet_url: str) -> None:
     recorded: dict[str, set[str]] = {}
     for series in read_series(unpack(tmp_path), JOBS):
         recorded.setdefault(series.name, set()).update(series.labels)
     simulated: dict[str, set[str]] = {}
-    with running_fleet() as url:
-        answer = requests.get(f"{url}/api/v1/series", params={"match[]": '{cluster!=""}', "start": "0"}, timeout=120)
+    answer = requests.get(f"{fleet_url}/api/v1/series", params={"match[]": '{cluster!=""}', "start": "0"}, timeout=120)
     for labels in answer.json()["data"]:
         if labels["cluster"] in SCENARIOS:
             simulated.setdefault(labels["__name__"], set()).update(labels)
