@@ -68,6 +68,7 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish() -> None:
     """Wait for the process that runs commands, so that its processor time counts."""
     forked_gpucost.stop()
+    gc.unfreeze()  # DuckDB warns of objects that are left at the end
 
 
 @pytest.hookimpl(optionalhook=True)
