@@ -41,8 +41,8 @@ from gpucost_devstack.template import TEMPLATE
 
 HOURS = 72
 """The hours that are ready when the summary is printed."""
-SCHEDULED_SHARE = 3
-"""The last third of the hours runs through the schedule, one by one, and may alert. Older hours are backfilled."""
+SCHEDULED_HOURS = 24
+"""The last hours run through the schedule, one by one, and may alert. Older hours are backfilled."""
 WORKERS = 2
 TABLE = "local-Table-demo"
 """Name of the table that is kept. Without a cache, the stack chooses a name."""
@@ -88,7 +88,7 @@ def run_demo(options: DemoOptions) -> None:
         demo = running.enter_context(_started(options, cache, end, listener, steps))
         demo.push_settings()
         demo.add_spot_prices(demo.start - timedelta(days=options.history_days))
-        _attribute_hours(demo, options.hours // SCHEDULED_SHARE, steps)
+        _attribute_hours(demo, min(options.hours, SCHEDULED_HOURS), steps)
         steps.stop()
         api = demo.stack.outputs["ApiUrl"]
         summary = demo_summary.read_summary(api, demo.start, end)

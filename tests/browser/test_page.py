@@ -319,10 +319,11 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
 
 
 def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> None:
-    """The demo's three days begin in the middle of this week."""
-    page = tabs.open(f"{demo.url}/#/overview?{day(demo, 144)}&zone=utc")
+    """The demo's hours begin in the middle of this period."""
+    hours = 2 * demo.duration
+    page = tabs.open(f"{demo.url}/#/overview?{day(demo, hours)}&zone=utc")
     settled(page)
-    coverage = demo.ask(f"/v1/fleet?{day(demo, 144)}")["coverage"]
+    coverage = demo.ask(f"/v1/fleet?{day(demo, hours)}")["coverage"]
     complete = coverage["hours_complete"] / coverage["hours_expected"]
     assert Decimal("0.49") < complete <= Decimal("0.5"), "an outage may be in these days, but not more"
     assert page.get_by_test_id("coverage").inner_text() == percent(complete)
@@ -343,15 +344,15 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     assert data & DATA_COLOURS
     assert not gap & DATA_COLOURS
     assert 0.05 < painted[0] < 0.6, "lines and the space between them"
-    begin = demo.end - timedelta(hours=144)
+    begin = demo.end - timedelta(hours=hours)
     period = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
     expect(page.get_by_test_id("gaps").locator("li").filter(has_text="missing")).to_have_text(
-        [re.compile(f"^{cluster}: {period} .* UTC, 72 hours missing$") for cluster in sorted(CLUSTERS)]
+        [re.compile(f"^{cluster}: {period} .* UTC, {demo.duration} hours missing$") for cluster in sorted(CLUSTERS)]
     )
     page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
-    assert [row["Waste"] == "–" for row in rows] == [True] * 50, "the first 50 of 144 are shown"
-    assert {row["Coverage"] for row in rows} == {"0%"}
+    assert [row["Waste"] == "–" for row in rows] == [number < demo.duration for number in range(50)], "the first 50"
+    assert {row["Coverage"] for row in rows[: demo.duration]} == {"0%"}
     page.get_by_test_id("gaps").get_by_role("link").first.click()
     expect(page.locator("main")).to_contain_text("No data: the hour is missing or incomplete.")
 

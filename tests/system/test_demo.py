@@ -20,6 +20,7 @@ import pytest
 import requests
 import simplejson
 
+from gpucost_cli import demo as demo_command
 from gpucost_cli.demo_summary import PARTS, UNITS_SHOWN
 from gpucost_devstack.fleet import demo, truth
 from gpucost_devstack.fleet.scenario import Pod
@@ -45,10 +46,10 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
     return forked_gpucost.run(*arguments, env=environment)
 
 
-def every_hour(end: datetime) -> list[truth.TrueHour]:
+def every_hour(end: datetime, count: int = HOURS) -> list[truth.TrueHour]:
     """The true figures of all clusters' hours in which something was scraped."""
     return [
-        hour for hours in true_hours(end - timedelta(hours=HOURS), end).values() for hour in hours if hour is not None
+        hour for hours in true_hours(end - timedelta(hours=count), end).values() for hour in hours if hour is not None
     ]
 
 
@@ -62,10 +63,10 @@ def unit_of(pod: Pod) -> str:
 
 
 @cache
-def expected(end: datetime) -> dict[str, tuple[Fraction, Fraction]]:
+def expected(end: datetime, count: int = HOURS) -> dict[str, tuple[Fraction, Fraction]]:
     """(allocated, effective) GPU-hours by business unit, from the scenario."""
     units: dict[str, tuple[Fraction, Fraction]] = {}
-    for hour in every_hour(end):
+    for hour in every_hour(end, count):
         for line in hour.lines:
             held, used = units.get(unit_of(line.pod), (Fraction(0), Fraction(0)))
             effective = line.effective_gpu_hours.value if line.effective_gpu_hours else Fraction(0)
@@ -377,7 +378,7 @@ def test_page_of_the_demo_shows_figures_of_a_demo_that_ends_at_midnight() -> Non
     )
     rows = [cells for line in shown.splitlines()[3:] if len(cells := line.split()) > 1]
     assert rows
-    units = expected(datetime(2026, 11, 24, tzinfo=UTC))
+    units = expected(datetime(2026, 11, 24, tzinfo=UTC), demo_command.HOURS)
     for unit, gpu_hours, *amounts, waste_percent in rows:
         assert gpu_hours == f"{float(units[unit][0]):,.3f}", unit
         allocated, effective, waste, unmeasured = (Decimal(amount[1:].replace(",", "")) for amount in amounts)
