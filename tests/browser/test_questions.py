@@ -518,6 +518,52 @@ def test_explore_shows_the_cost_of_nodes_and_what_is_unallocated(
     expect(page.locator("main")).to_contain_text("The node cost is that of nodes, which have no other dimensions")
 
 
+def test_unusual_spending_and_prices_are_marks_on_the_cost_chart(newcomer: Callable[..., Newcomer]) -> None:
+    """The API's answers are those of an alert and of a price; this site has none."""
+    page = newcomer("overview?window=24h&zone=utc").page
+    at = f"{END - 6 * HOUR:%Y-%m-%dT%H:00:00Z}"
+    event = {
+        "id": "a1", "event": "firing", "kind": "spend-change", "rule": "spend-change", "severity": "warning",
+        "subject": {"business_unit": "serving", "cluster": None}, "since": at, "hour": at, "threshold": "30%",
+        "figures": {"today_usd": 900, "usual_usd": 300, "change_percent": 200}, "currency": "USD", "note": "",
+    }  # fmt: skip
+    price = {
+        "id": "p", "source": "override", "applies_to": {"instance_type": "g5"}, "unit": "node-hour", "amount": 2,
+        "currency": "USD", "from": at, "to": None, "fetched_at": None, "author": "ana", "reason": "a credit",
+    }  # fmt: skip
+
+    def add(rows: str, row: dict[str, Any]) -> Callable[[Route], None]:
+        def fulfill(route: Route) -> None:
+            is_empty = "source=on-demand" in route.request.url
+            body = {**route.fetch().json(), rows: [] if is_empty else [row]}
+            route.fulfill(body=simplejson.dumps(body), content_type="application/json")
+
+        return fulfill
+
+    page.route("**/v1/alerts*", add("history", event))
+    page.route("**/v1/prices*", add("rows", price))
+    page.reload()
+    settled(page)
+    page.get_by_text("2 events on the chart").click()
+    when = f"{END - 6 * HOUR:%a} {(END - 6 * HOUR).day} {END - 6 * HOUR:%b, %H:%M} UTC"
+    texts = [
+        "serving spent $900.00 that day instead of the usual $300.00 (+200%)",
+        "price of g5: $2.00 a node-hour, a credit",
+    ]
+    shown = page.get_by_test_id("marks").locator("li")
+    expect(shown).to_have_text([f"{when}: {text}" for text in texts])
+    chart = page.get_by_role("application", name=re.compile("cost over time"))
+    expect(page.locator(".chart .legend").first).to_contain_text("2 events")
+    chart.focus()
+    page.keyboard.press("End")
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    for text in texts:
+        expect(page.get_by_test_id("readout").first).to_contain_text(f"▲ {text}")
+    shown.first.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Business unit serving")
+
+
 def test_parameters_that_the_page_does_not_have_are_named(newcomer: Callable[..., Newcomer], site: Site) -> None:
     page = newcomer("explore?by=model&measure=profit&window=5y").page
     expect(page.get_by_test_id("ignored")).to_have_text(

@@ -24,14 +24,25 @@ export type LinesResponse = Schemas["LinesResponse"];
 export type ModelRow = Schemas["ModelRowModel"];
 export type NodeRow = Schemas["NodeRowModel"];
 export type NodesResponse = Schemas["NodesResponse"];
+export type PriceRow = Schemas["PriceRow"];
 export type Recommendation = Schemas["RecommendationRow"];
 export type RestatementsResponse = Schemas["RestatementsResponse"];
 export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
+/** What happened at a time, on a chart. */
+export interface Mark {
+  /** Milliseconds. */
+  at: number;
+  kind: "alert" | "price";
+  text: string;
+  /** A view that explains it. */
+  href?: string;
+}
+
 /** The routes that the page reads. */
 export type Path =
   PagedPath | "v1/alerts" | "v1/budgets" | "v1/business-units" | "v1/fleet" | "v1/forecasts" | "v1/recommendations";
-type PagedPath = TablePath | "v1/hours" | "v1/lines" | "v1/nodes" | "v1/restatements";
+type PagedPath = TablePath | "v1/hours" | "v1/lines" | "v1/nodes" | "v1/prices" | "v1/restatements";
 /** The routes whose rows are downloaded. */
 export type TablePath = "v1/costs" | "v1/inference";
 

@@ -3,8 +3,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import type { HourRow } from "../api";
-import { bucketName, type Figure, HOUR, percent, ratio, type Zone } from "../format";
+import type { HourRow, Mark } from "../api";
+import { bucketName, counted, type Figure, HOUR, percent, ratio, type Zone } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
@@ -49,6 +49,8 @@ interface Props {
   known?: readonly number[];
   /** What a reader should know about a bucket, in place of figures that it does not have. */
   notes?: readonly (string | undefined)[];
+  /** What happened in the period. */
+  marks?: readonly Mark[];
   /** Formats a figure. */
   show: (figure: Figure) => string;
   /** Formats a figure of the axis; by default as the others. */
@@ -69,7 +71,7 @@ export function StackedChart(props: Props) {
   latestRef.current = props;
   const [at, setAt] = useState<number | null>(null);
   const appearance = useAppearance();
-  const { buckets, rows, parts, zone, wholeName = "total", earlier } = props;
+  const { buckets, rows, parts, zone, wholeName = "total", earlier, marks = NO_MARKS } = props;
   const height = Math.round(Math.min(520 * textScale(), Math.max(260, width / 4.5)));
   const most = Math.floor(width / (110 * textScale()));
   const labels = new Map(
@@ -121,6 +123,7 @@ export function StackedChart(props: Props) {
           draw: [
             (drawn) => outline(drawn, latestRef.current),
             (drawn) => markCut(drawn, latestRef.current),
+            (drawn) => drawMarks(drawn, latestRef.current),
             (drawn) =>
               drawEarlier(drawn, latestRef.current, styleToken(element, "--ink"), styleToken(element, "--panel")),
           ],
@@ -145,7 +148,7 @@ export function StackedChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, height, appearance, zone, buckets, rows, parts, earlier]);
+  }, [width, height, appearance, zone, buckets, rows, parts, earlier, marks]);
   useRedrawForPrint(() => plot.current?.redraw(false, true));
 
   const move = (event: KeyboardEvent) => {
@@ -185,6 +188,14 @@ export function StackedChart(props: Props) {
             {earlier.name}
           </li>
         )}
+        {marks.length > 0 && (
+          <li>
+            <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
+              <path d="M5 1L9 9H1Z" fill="currentColor" />
+            </svg>
+            {counted(marks.length, "event")}
+          </li>
+        )}
         <li>
           <HatchSwatch />
           missing
@@ -213,6 +224,8 @@ export function StackedChart(props: Props) {
     </figure>
   );
 }
+
+const NO_MARKS: readonly Mark[] = [];
 
 /** Next to the bucket, on the side that has room. */
 function tipStyle(plot: uPlot | null, buckets: Buckets, at: number | null): Record<string, string> {
@@ -251,6 +264,11 @@ function Readout(props: Props & { at: number }) {
       )}
       {note !== undefined && <span>{note}</span>}
       {row === undefined && note === undefined && <span> no data: missing or incomplete</span>}
+      {(props.marks ?? NO_MARKS)
+        .filter((mark) => mark.at >= start && mark.at < endOf(buckets, at))
+        .map((mark) => (
+          <span key={mark.text}>▲ {mark.text}</span>
+        ))}
       {row !== undefined && hasFigures && (
         <>
           {parts.map((part, index) => (
@@ -377,6 +395,28 @@ function markCut(plot: uPlot, { buckets }: Props): void {
     pen.fillText(long, middle, top + 12 * textScale() * scale);
     pen.fillStyle = ink;
   });
+  pen.restore();
+}
+
+/** A triangle at the axis, at each time at which something happened. */
+function drawMarks(plot: uPlot, { marks = NO_MARKS }: Props): void {
+  const { ctx: pen, bbox } = plot;
+  const size = 5 * textScale() * window.devicePixelRatio;
+  const floor = bbox.top + bbox.height;
+  pen.save();
+  pen.fillStyle = styleToken(plot.root, "--ink");
+  pen.strokeStyle = styleToken(plot.root, "--panel"); // an edge, on bars of any color
+  pen.lineWidth = window.devicePixelRatio;
+  for (const { at } of marks) {
+    const middle = plot.valToPos(at / 1000, "x", true);
+    pen.beginPath();
+    pen.moveTo(middle, floor - 2 * size);
+    pen.lineTo(middle + size, floor);
+    pen.lineTo(middle - size, floor);
+    pen.closePath();
+    pen.fill();
+    pen.stroke();
+  }
   pen.restore();
 }
 

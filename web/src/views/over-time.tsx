@@ -1,11 +1,22 @@
 // Cost over time, stacked by part of the node cost, as chart and table.
 
-import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
+import type { FleetResponse, FleetTotals, HoursResponse, Mark } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { colored } from "../charts/colors";
 import { figureColumn, moneyColumn } from "../columns";
-import { axisMoney, dayOf, type Figure, instant, knownParts, money, moment, percent, stepName } from "../format";
-import { changed, go, useRoute, useZone } from "../hooks";
+import {
+  axisMoney,
+  counted,
+  dayOf,
+  type Figure,
+  instant,
+  knownParts,
+  money,
+  moment,
+  percent,
+  stepName,
+} from "../format";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { AMOUNTS, amountTitle, partsOf } from "../identity";
 import { Section, Table } from "../parts";
 import { linkTo, type Route } from "../route";
@@ -28,6 +39,11 @@ interface TableRow extends Partial<FleetTotals> {
 export function CostOverTime({ fleet, grain, hours }: Props) {
   const route = useRoute();
   const zone = useZone();
+  const { cluster } = route.query;
+  const { start, end } = fleet;
+  const { response: marks, isLoading } = useFetch(JSON.stringify([start, end, cluster]), async () =>
+    (await import("../marks")).fetchMarks(route, { start, end, cluster }, fleet.totals.node_cost_usd !== null),
+  );
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows.map(knownParts));
   const parts = colored(partsOf([fleet.totals])).map((part) =>
@@ -54,10 +70,12 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         show={(figure) => money(figure, fleet.currency)}
         axis={(figure) => axisMoney(figure, fleet.currency)}
         hours={hours?.rows}
+        {...(marks === undefined ? {} : { marks })}
         zone={zone}
         onOpen={(start, end) => go(openAt(route, buckets, start, end))}
         onSelect={(start, end) => go(changed(route, { start: instant(start), end: instant(end), window: "" }))}
       />
+      <div aria-busy={isLoading}>{marks !== undefined && marks.length > 0 && <Marks marks={marks} />}</div>
       <Gaps hours={hours} />
       <details>
         <summary>Show as table</summary>
@@ -87,6 +105,23 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         />
       </details>
     </Section>
+  );
+}
+
+/** What happened in the period, in words. */
+function Marks({ marks }: { marks: readonly Mark[] }) {
+  const zone = useZone();
+  return (
+    <details data-testid="marks">
+      <summary>{counted(marks.length, "event")} on the chart: unusual spending, and prices that began</summary>
+      <ul class="notes">
+        {marks.map(({ at, text, href }) => (
+          <li key={`${at} ${text}`}>
+            {moment(at, zone)}: {href === undefined ? text : <a href={href}>{text}</a>}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
