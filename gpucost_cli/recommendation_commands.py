@@ -171,7 +171,7 @@ def _print_table(rows: list["Recommendation"]) -> None:
         table.add_column(name, overflow="fold", no_wrap=name != "recommendation")
     for row in rows:
         saving, currency = row.content.saving, row.content.currency
-        state = "" if row.state == "open" else f" ({row.state})"
+        state = {"alternative": " (not offered)"}.get(row.offer or "", "") if row.state == "open" else f" ({row.state})"
         table.add_row(
             money(saving.usd, currency),
             money(saving.cash_usd, currency),
@@ -185,7 +185,7 @@ def _print_table(rows: list["Recommendation"]) -> None:
 
 
 def _totals_sentence(rows: list["Recommendation"]) -> str:
-    """A sentence with the savings of the open rows, and separately the costs of those that add GPUs."""
+    """A sentence with the savings of the plan, and separately the costs of rows that add GPUs."""
     from gpucost.features.recommendations.routes import recommendation_totals
     from gpucost_cli.rendering import money
 
@@ -195,7 +195,8 @@ def _totals_sentence(rows: list["Recommendation"]) -> str:
         for name, label in (("savings", "open recommendations save"), ("costs", "added GPUs cost"))
         if totals[name]["usd"] != 0
     ]
-    return "; ".join([*sums, "without commitments, and without savings that another recommendation includes"])
+    left_out = "without commitments, alternatives, and savings that another recommendation includes"
+    return "; ".join([*sums, left_out])
 
 
 def _print_findings(reviews: list["Review"], business_unit: str | None) -> None:

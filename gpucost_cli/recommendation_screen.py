@@ -46,6 +46,11 @@ def _figure_lines(recommendation: "Recommendation") -> "Iterator[tuple[str, str]
         yield "verified", f"{money(recommendation.verified_usd, content.currency)} a month"
     if recommendation.reason:
         yield "reason", f"{recommendation.reason} {recommendation.author}".strip()
+    if content.worth_usd is not None:
+        yield "worth", f"{money(content.worth_usd, content.currency)} a month"
+    if recommendation.offer == "alternative":
+        other = f"it contradicts {recommendation.alternative_to}" if recommendation.alternative_to else "it loses money"
+        yield "not offered", f"{other}"
     if content.part_of:
         yield "part of", f"{content.part_of}, which already counts this saving"
 

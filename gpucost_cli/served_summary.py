@@ -79,11 +79,7 @@ def recommendation_lines(url: str) -> Iterator[str]:
     Without any, say how many hours reviews still need; nothing if they have enough.
     """
     answer = _ask(url, "/v1/recommendations", {"state": "open"})
-    rows = [
-        row
-        for row in answer["rows"]
-        if row["part_of"] is None and row["kind"] != "commitment" and row["saving"]["usd"] > 0
-    ]
+    rows = [row for row in answer["rows"] if row["part_of"] is None and row["offer"] == "plan"]
     if not rows:
         hours = max((review["hours_known"] for review in answer["reviews"]), default=MIN_HOURS)
         if hours < MIN_HOURS:

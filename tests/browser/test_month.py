@@ -112,9 +112,20 @@ def recommendations() -> list[Recommendation]:
     for kind, saved, summary, patch in contents:
         saving = Saving(Decimal(saved), Decimal(saved - 100), Decimal(saved + 100), None, None, Decimal(43))
         content = RecommendationContent(
-            kind, about, summary, saving, evidence, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
-            Decimal(0), Decimal("1.71"),
-        )  # fmt: skip
+            kind=kind,
+            subject=about,
+            summary=summary,
+            saving=saving,
+            evidence=evidence,
+            confidence="high",
+            risk="low",
+            risk_note="starts take a minute",
+            effort="medium",
+            patch=patch,
+            current_gpus=Decimal(1),
+            recommended_gpus=Decimal(0),
+            usd_hourly=Decimal("1.71"),
+        )
         recommendations.append(Recommendation(content, "open", END, END, END))
     other = replace(
         recommendations[0].content,
@@ -124,9 +135,22 @@ def recommendations() -> list[Recommendation]:
     costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
     about = RecommendationSubject("west", node_pool="gpu", instance_type="p5.48xlarge")
     pool = replace(
-        recommendations[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs
+        recommendations[0].content,
+        kind="pending",
+        subject=about,
+        title="Add a node to pool gpu",
+        summary="Add a node to pool gpu: pods waited",
+        saving=costs,
+        worth_usd=Decimal(90),
     )
-    open_ones = [*recommendations, *(Recommendation(content, "open", END, END, END) for content in (other, pool))]
+    loss = replace(
+        pool,
+        subject=about._replace(node_pool="lossy"),
+        title="Add a node to pool lossy",
+        summary="Add a node to pool lossy: pods waited",
+        worth_usd=Decimal(20),
+    )
+    open_ones = [*recommendations, *(Recommendation(content, "open", END, END, END) for content in (other, pool, loss))]
     return [*open_ones, *(closed(open_ones[1].content, **fields) for fields in CLOSED)]
 
 
@@ -240,17 +264,17 @@ def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -
 def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "overview?window=48h")
     rows = site.ask("recommendations")["rows"]
-    assert len(rows) == 4
+    assert len(rows) == 5
     expect(page.get_by_test_id("recommendations")).to_have_count(0)  # they are listed once, in the summary
     expect(page.get_by_role("region", name="Summary")).to_contain_text(
-        "All recommendations: 3 savings + 1 that adds GPUs"
+        "All recommendations: 3 savings + 1 that adds GPUs + 1 alternative"
     )
     totals = site.ask("recommendations")["totals"]["savings"]
     assert page.get_by_test_id("offer").inner_text() == round_usd(totals["usd"])
     best = page.get_by_test_id("best").locator("li")
     largest = sorted((row for row in rows if row["saving"]["usd"] > 0), key=lambda row: -row["saving"]["usd"])
     for at, row in enumerate(largest):
-        for text in (row["summary"], round_usd(row["saving"]["usd"]), f"{row['confidence']} confidence"):
+        for text in (row["title"], f"{round_usd(row['saving']['usd'])} a month", f"{row['confidence']} confidence"):
             expect(best.nth(at)).to_contain_text(text)
     best.first.get_by_role("link").click()
     expect(page.get_by_test_id("savings").locator("> li")).to_contain_text(largest[0]["summary"])
@@ -266,6 +290,7 @@ def test_overview_lists_commitments_after_the_savings_on_offer(visit: Callable[.
             **first,
             "id": f"commitment-{factor}",
             "kind": "commitment",
+            "offer": "after-plan",
             "saving": {**first["saving"], "usd": factor * largest},
         }
         for factor in (4, 2)
@@ -441,10 +466,11 @@ def test_savings_are_in_two_columns_on_4k(visit: Callable[..., Page], site: Site
 
 def test_savings_count_adds_up_and_names_each_pool_change(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?zone=utc")
-    expect(page.get_by_test_id("counts")).to_contain_text("4 open: 3 savings + 1 that adds GPUs.")
+    expect(page.get_by_test_id("counts")).to_contain_text("5 open: 3 savings + 1 that adds GPUs + 1 alternative.")
     expect(page.get_by_role("region", name="Recommendations").get_by_role("heading", level=3)).to_have_text(
-        ["Savings", "Added GPUs"]
+        ["Savings", "Added GPUs", "Alternatives"]
     )
+    expect(page.get_by_test_id("savings").last).to_contain_text("Add a node to pool lossy")
     card = page.get_by_test_id("savings").locator("> li").filter(has_text="Add a node to pool gpu")
     card.get_by_text("Evidence, risk and commands").click()
     facts = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))

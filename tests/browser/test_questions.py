@@ -313,6 +313,20 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     expect(page.get_by_role("region", name="Summary")).to_contain_text("begin with the unit that wastes most: research")
 
 
+def test_first_week_has_a_node_to_remove_in_what_to_do(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    """The node and the amount are those of the view of nodes."""
+    page = newcomer().page
+    rows = [row for row in site.ask(f"nodes?{DAY}&limit=2000")["rows"] if row["node"] == "n3"]
+    assert not site.ask("recommendations")["rows"]
+    assert not any(row["holders"] for row in rows)
+    amount = round_usd(sum((row["node_cost_usd"] for row in rows), Decimal(0)) / len(rows) * 730)
+    entry = page.get_by_test_id("to-remove").locator("li").first
+    expect(entry).to_contain_text(f"Remove n3 in node pool pool: {len(rows)} hours without pods")
+    expect(entry).to_contain_text(f"{amount} a month")
+    entry.get_by_role("link").click()
+    expect(page.get_by_test_id("node-removal")).to_have_text(amount)
+
+
 def test_heat_map_hatches_the_unmeasured_part_of_a_cell(newcomer: Callable[..., Newcomer]) -> None:
     page = newcomer(f"overview?{DAY}&zone=utc").page
     heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))

@@ -130,9 +130,20 @@ def injected_recommendation() -> Recommendation:
     about = RecommendationSubject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
     content = RecommendationContent(
-        "idle", about, f"{EVIL}summary", saving, evidence, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",
-        Decimal(1), Decimal(0), Decimal(1),
-    )  # fmt: skip
+        kind="idle",
+        subject=about,
+        summary=f"{EVIL}summary",
+        saving=saving,
+        evidence=evidence,
+        confidence="high",
+        risk="low",
+        risk_note=f"{EVIL}risk",
+        effort="medium",
+        patch=f"{EVIL}patch",
+        current_gpus=Decimal(1),
+        recommended_gpus=Decimal(0),
+        usd_hourly=Decimal(1),
+    )
     return Recommendation(content, "open", LAST, LAST, LAST)
 
 

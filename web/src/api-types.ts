@@ -4069,10 +4069,31 @@ export interface components {
             state: "open" | "applied" | "verified" | "dismissed" | "withdrawn";
             subject: components["schemas"]["RecommendationSubjectModel"];
             /**
+             * Title
+             * @description What to do, in a few words
+             * @example Run h100-serving with 1 node in 28% of hours
+             */
+            title: string;
+            /**
              * Summary
-             * @description What to do, in one sentence
+             * @description What to do and why, in one sentence
              */
             summary: string;
+            /**
+             * Offer
+             * @description How it is offered; null if it is not open. `plan`: all these changes can be made, and their savings add up. `after-plan`: a commitment to what remains. `cost`: it adds GPUs. `alternative`: not offered, because it contradicts the plan of its pool or costs more than it is worth
+             */
+            offer: ("plan" | "after-plan" | "alternative" | "cost") | null;
+            /**
+             * Alternative To
+             * @description Id of the offered recommendation that it contradicts
+             */
+            alternative_to: string | null;
+            /**
+             * Worth Usd
+             * @description What added nodes are worth per month: the waiting that they save
+             */
+            worth_usd: number | null;
             saving: components["schemas"]["SavingFigures"];
             /**
              * Currency
@@ -4182,10 +4203,10 @@ export interface components {
         };
         /**
          * RecommendationTotals
-         * @description Savings minus costs of the open rows; null if a row's amount is null or currencies differ.
+         * @description Savings minus costs of the offered rows; null if a row's amount is null or currencies differ.
          *
-         *     They leave out rows that another row already counts (`part_of`), and commitments, which save less after the others
-         *     are applied.
+         *     They leave out rows that another row already counts (`part_of`), alternatives, and commitments, which save less
+         *     after the others are applied.
          */
         RecommendationTotals: {
             /** Usd */
@@ -4194,9 +4215,9 @@ export interface components {
             list_usd: number | null;
             /** Cash Usd */
             cash_usd: number | null;
-            /** @description Sums of the rows that save money */
+            /** @description Sums of the plan: rows whose `offer` is `plan` */
             savings: components["schemas"]["SavingTotals"];
-            /** @description Sums of the rows that add GPUs: their cost */
+            /** @description Sums of the rows that add GPUs (`offer` is `cost`): their cost */
             costs: components["schemas"]["SavingTotals"];
         };
         /**

@@ -69,7 +69,7 @@ export const GLOSSARY_GROUPS = {
     review: "The nightly run of all recommendation rules on one cluster's look-back.",
     evidence: "The hours, coverage and utilization from which a recommendation was computed.",
     "savings on offer":
-      "What the open recommendations save per month. It counts each saving once, and leaves out commitments.",
+      "What the open recommendations save together per month. It counts each saving once, and leaves out alternatives and commitments.",
     "cash savings":
       "The part of a saving by which the AWS bill falls: 0 on committed capacity. It is not known if prices come from a bill, which may contain commitments, or if a change frees or adds fewer GPUs than a node has: those save or cost cash when a node is removed or added.",
     "at list prices":

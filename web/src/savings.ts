@@ -44,14 +44,9 @@ export function firstReview(response: Pick<RecommendationsResponse, "reviews">, 
   return nextReview(Date.parse(reviewed) + (HOURS_NEEDED - hoursReviewed(response)) * HOUR);
 }
 
-/** The recommendations of the total on offer: open savings that no other includes, and no commitments. */
-export function onOffer<Row extends Pick<Recommendation, "state" | "kind" | "part_of" | "saving">>(
-  rows: readonly Row[],
-): Row[] {
-  return rows.filter(
-    ({ state, kind, part_of, saving }) =>
-      state === "open" && kind !== "commitment" && part_of === null && saving.usd > 0,
-  );
+/** The recommendations of the total on offer: the plan, without savings that another one includes. */
+export function onOffer<Row extends Pick<Recommendation, "offer" | "part_of">>(rows: readonly Row[]): Row[] {
+  return rows.filter(({ offer, part_of }) => offer === "plan" && part_of === null);
 }
 
 /** Whether a saving is valued at price lists, which know no discounts, and not at what a bill charged. */
@@ -78,22 +73,26 @@ export function listPricesOf({ cash, atListPrices }: ReturnType<typeof cashOnOff
   return (cash ?? 0) - atListPrices < 0.005 ? "all" : "some";
 }
 
-export type Section = "savings" | "commitments" | "costs" | "included";
+export type Section = "savings" | "commitments" | "costs" | "included" | "alternatives";
+
+type Counted = Pick<Recommendation, "kind" | "part_of" | "saving" | "offer">;
 
 /** How a recommendation counts: only savings add up to what is on offer. */
-export function sectionOf({ kind, part_of, saving }: Pick<Recommendation, "kind" | "part_of" | "saving">): Section {
+export function sectionOf({ kind, part_of, saving, offer }: Counted): Section {
+  if (offer === "alternative") return "alternatives";
   if (part_of !== null) return "included";
   if (kind === "commitment") return "commitments";
   return saving.usd > 0 ? "savings" : "costs";
 }
 
 /** How the recommendations add up, for example "22 savings + 2 commitments + 2 that add GPUs". */
-export function countsText(rows: readonly Pick<Recommendation, "kind" | "part_of" | "saving">[]): string {
+export function countsText(rows: readonly Counted[]): string {
   const names: Record<Section, [string, string]> = {
     savings: ["saving", "savings"],
     commitments: ["commitment", "commitments"],
     costs: ["that adds GPUs", "that add GPUs"],
     included: ["included in another", "included in others"],
+    alternatives: ["alternative", "alternatives"],
   };
   return (Object.keys(names) as Section[])
     .map((section) => [rows.filter((row) => sectionOf(row) === section).length, names[section]] as const)
@@ -216,13 +215,23 @@ export function commonFinding(findings: readonly (string | null)[]): string | nu
   return findings.length > 1 && findings.every((finding) => finding === first) ? first : null;
 }
 
-/** The open recommendation of a workload or node pool with the largest saving. */
+/** The open recommendation of a workload or node pool with the largest saving, if it is offered. */
 export function openFor(
   rows: readonly Recommendation[],
   subject: Partial<Recommendation["subject"]>,
 ): Recommendation | undefined {
-  const fits = rows.filter((row) => row.state === "open" && isAbout(row.subject, subject));
+  const fits = rows.filter(
+    (row) => row.state === "open" && row.offer !== "alternative" && isAbout(row.subject, subject),
+  );
   return fits.sort((left, right) => right.saving.usd - left.saving.usd)[0];
+}
+
+/** The savings on offer that change the nodes of a pool. Each has its amount everywhere on the page. */
+export function plannedFor(rows: readonly Recommendation[], pool: { cluster: string; node_pool: string }) {
+  return onOffer(rows).filter(
+    ({ subject }) =>
+      subject.workload === null && subject.cluster === pool.cluster && subject.node_pool === pool.node_pool,
+  );
 }
 
 /** The open commitment that would cover a node: of its instance type, or of its family (`g5.*`). */

@@ -26,6 +26,7 @@ import {
   listPricesOf,
   onOffer,
   openFor,
+  plannedFor,
   sectionOf,
   selected,
   verifiedTotal,
@@ -37,6 +38,8 @@ import { hoursByCluster, monthlyWaste } from "../src/waste";
 function recommendation(fields: Partial<Recommendation>): Recommendation {
   return {
     state: "open",
+    offer: "plan",
+    alternative_to: null,
     kind: "idle",
     currency: "USD",
     part_of: null,
@@ -47,19 +50,43 @@ function recommendation(fields: Partial<Recommendation>): Recommendation {
   } as Recommendation;
 }
 
-test("commitments, costs and included savings are not on offer", () => {
+test("commitments, costs, alternatives and included savings are not on offer", () => {
   const offered = recommendation({ kind: "idle" });
+  const saving = { usd: -5 } as Recommendation["saving"];
   const rows = [
     offered,
-    recommendation({ kind: "commitment" }),
+    recommendation({ kind: "commitment", offer: "after-plan" }),
     recommendation({ part_of: "mig-geometry-1" }),
-    recommendation({ state: "dismissed" }),
-    recommendation({ kind: "pending", saving: { usd: -5 } as Recommendation["saving"] }),
+    recommendation({ state: "dismissed", offer: null }),
+    recommendation({ kind: "pending", offer: "cost", saving }),
+    recommendation({ kind: "consolidate", offer: "alternative" }),
+    recommendation({ kind: "mig-slice", offer: "alternative", part_of: "mig-geometry-2" }),
   ];
   expect(onOffer(rows)).toEqual([offered]);
-  expect(rows.map(sectionOf)).toEqual(["savings", "commitments", "included", "savings", "costs"]);
+  expect(rows.map(sectionOf)).toEqual([
+    "savings",
+    "commitments",
+    "included",
+    "savings",
+    "costs",
+    "alternatives",
+    "alternatives",
+  ]);
   const open = rows.filter(({ state }) => state === "open");
-  expect(countsText(open)).toBe("1 saving + 1 commitment + 1 that adds GPUs + 1 included in another");
+  expect(countsText(open)).toBe("1 saving + 1 commitment + 1 that adds GPUs + 1 included in another + 2 alternatives");
+});
+
+test("a pool has the savings on offer for its nodes, and no alternatives", () => {
+  const subject = { workload: null, cluster: "west", node_pool: "gpu" } as Recommendation["subject"];
+  const planned = recommendation({ kind: "consolidate", subject });
+  const rows = [
+    planned,
+    recommendation({ kind: "pending", subject, offer: "alternative" }),
+    recommendation({ kind: "consolidate", subject: { ...subject, cluster: "east" } }),
+    recommendation({ kind: "idle", subject: { ...subject, workload: "app" } }),
+  ];
+  expect(plannedFor(rows, { cluster: "west", node_pool: "gpu" })).toEqual([planned]);
+  expect(openFor(rows.slice(1, 2), { cluster: "west", node_pool: "gpu" })).toBeUndefined();
 });
 
 test("cash on offer is that of the offered savings, and what is not known is named separately", () => {
@@ -68,7 +95,7 @@ test("cash on offer is that of the offered savings, and what is not known is nam
     recommendation(saving(10, 10)),
     recommendation(saving(7, null)),
     recommendation(saving(5, 0)),
-    recommendation({ ...saving(90, 90), kind: "commitment" }),
+    recommendation({ ...saving(90, 90), kind: "commitment", offer: "after-plan" }),
     recommendation({ ...saving(80, null), part_of: "mig-geometry-1" }),
   ];
   expect(cashOnOffer(rows)).toMatchObject({ cash: 10, unknown: 7 });

@@ -253,10 +253,20 @@ def recommendation(name: str, usd: int, state: RecommendationState) -> Recommend
     about = RecommendationSubject("demo", "research", "ns", "Deployment", name)
     cost = Decimal(usd).quantize(Decimal("0.01"))
     content = RecommendationContent(
-        "idle", about, f"do {name}", Saving(cost, cost, cost, None, None, cost),
-        Evidence(START, START, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0),
-        Decimal(1),
-    )  # fmt: skip
+        kind="idle",
+        subject=about,
+        summary=f"do {name}",
+        saving=Saving(cost, cost, cost, None, None, cost),
+        evidence=Evidence(START, START, 700, 0, None, None, None),
+        confidence="high",
+        risk="low",
+        risk_note="",
+        effort="low",
+        patch="",
+        current_gpus=Decimal(2),
+        recommended_gpus=Decimal(0),
+        usd_hourly=Decimal(1),
+    )
     return Recommendation(content, state, START, START, START)
 
 

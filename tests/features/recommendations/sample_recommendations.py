@@ -15,9 +15,20 @@ from tests.features.recommendations.simulated_fleet import START
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 SAVING = Saving(Decimal(2), Decimal(1), Decimal(3), None, None, Decimal(2))
 PROPOSED = RecommendationContent(
-    "idle", RecommendationSubject("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
-    Evidence(NOW, NOW, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0), Decimal(1),
-)  # fmt: skip
+    kind="idle",
+    subject=RecommendationSubject("demo", "research", "ns", "Deployment", "a"),
+    summary="scale it to nothing",
+    saving=SAVING,
+    evidence=Evidence(NOW, NOW, 700, 0, None, None, None),
+    confidence="high",
+    risk="low",
+    risk_note="",
+    effort="low",
+    patch="",
+    current_gpus=Decimal(2),
+    recommended_gpus=Decimal(0),
+    usd_hourly=Decimal(1),
+)
 
 
 def content(
@@ -25,8 +36,17 @@ def content(
 ) -> RecommendationContent:
     zero = Decimal(0)
     return RecommendationContent(
-        kind, RecommendationSubject("demo", "research", "ns", "Deployment", workload), "do it",
-        Saving(Decimal(10_000), zero, zero, None, None, zero),
-        Evidence(START, START + timedelta(days=30), 700, 0, None, None, None),
-        "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
-    )  # fmt: skip
+        kind=kind,
+        subject=RecommendationSubject("demo", "research", "ns", "Deployment", workload),
+        summary="do it",
+        saving=Saving(Decimal(10_000), zero, zero, None, None, zero),
+        evidence=Evidence(START, START + timedelta(days=30), 700, 0, None, None, None),
+        confidence="high",
+        risk="low",
+        risk_note="",
+        effort="low",
+        patch="",
+        current_gpus=Decimal(now),
+        recommended_gpus=Decimal(then),
+        usd_hourly=Decimal(16),
+    )

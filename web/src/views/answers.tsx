@@ -36,13 +36,16 @@ import {
   percent,
   ratio,
   roundMoney,
+  shortNode,
   signed,
   utilizationText,
 } from "../format";
 import type { Term } from "../glossary";
 import { changed, useIsNarrow, useRoute, useZone } from "../hooks";
+import type { NodeHours } from "../node-hours";
 import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
+import { removalGroups, removalsOf } from "../removal";
 import { linkTo, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
@@ -63,6 +66,8 @@ export interface AnswersData {
   /** This month's, of all clusters. */
   budgets: Settled<BudgetsResponse | null>;
   recommendations: Settled<RecommendationsResponse | null>;
+  /** Only if there are no recommendations: what to do until there are. */
+  nodeHours: Settled<NodeHours> | null;
 }
 
 const MOST = 3;
@@ -506,7 +511,7 @@ function Changed({ fleet, units, before }: AnswersData) {
   );
 }
 
-function ToDo({ recommendations, units, fleet }: AnswersData) {
+function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
   const route = useRoute();
   const isNarrow = useIsNarrow();
   const zone = useZone();
@@ -519,7 +524,7 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
     );
   const rows = recommendations.response?.rows ?? [];
   const best = onOffer(rows).sort((left, right) => right.saving.usd - left.saving.usd);
-  const commitments = rows.filter(({ kind, saving }) => kind === "commitment" && saving.usd > 0);
+  const commitments = rows.filter(({ offer, saving }) => offer === "after-plan" && saving.usd > 0);
   const worst = units.rows[0];
   const offer = rows.length === 0 ? null : (recommendations.response?.totals.savings.usd ?? null);
   const unallocated = fleet.totals.unallocated_usd ?? 0;
@@ -555,11 +560,11 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
                 href={writeRoute({ view: "savings", name: "", query: toSavings(route.query, row) })}
                 title={row.summary}
               >
-                <Name>{row.summary}</Name>
+                <Name>{row.title}</Name>
               </a>
             }
           >
-            {saved(row.saving.usd, row.currency)} <span class="tag">{row.confidence} confidence</span>
+            {saved(row.saving.usd, row.currency)} a month <span class="tag">{row.confidence} confidence</span>
           </Row>
         ))}
         {commitments.length > 0 && (
@@ -576,6 +581,9 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
           </Row>
         )}
       </ul>
+      {rows.length === 0 && nodeHours !== null && "response" in nodeHours && (
+        <ToRemove nodeHours={nodeHours.response} currency={fleet.currency} />
+      )}
       {rows.length === 0 && unallocated > 0 && (
         <ul data-testid="unallocated">
           <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated cost</a>}>
@@ -599,6 +607,44 @@ function ToDo({ recommendations, units, fleet }: AnswersData) {
       </p>
       {recommendations.response !== null && <WithoutEnoughHours response={recommendations.response} />}
     </Answer>
+  );
+}
+
+/** The nodes without pods and the pools to scale down, with the amounts of the view of nodes. */
+function ToRemove({ nodeHours, currency }: { nodeHours: NodeHours; currency: string }) {
+  const route = useRoute();
+  const removals = removalsOf(nodeHours.rows);
+  const { now, pools } = removalGroups(removals);
+  const costs = removals.map(({ monthlyUsd }) => monthlyUsd);
+  if (now.length + pools.length === 0) return null;
+  return (
+    <ul data-testid="to-remove" class="sentences">
+      {now.slice(0, MOST).map(({ node, hours, monthlyUsd }) => (
+        <Row
+          key={`${node.cluster} ${node.node}`}
+          name={
+            <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
+              Remove <Name>{shortNode(node.node)}</Name> in node pool <Name>{node.node_pool}</Name>:{" "}
+              {counted(hours, "hour")} without pods
+            </a>
+          }
+        >
+          {roundMoney(monthlyUsd, currency, costs)} a month
+        </Row>
+      ))}
+      {pools.slice(0, MOST - Math.min(MOST, now.length)).map(({ cluster, name, emptyMonthlyUsd }) => (
+        <Row
+          key={`${cluster} ${name}`}
+          name={
+            <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
+              Scale down node pool <Name>{name}</Name> in hours without pods: up to
+            </a>
+          }
+        >
+          {roundMoney(emptyMonthlyUsd, currency, costs)} a month
+        </Row>
+      ))}
+    </ul>
   );
 }
 

@@ -4,9 +4,7 @@ import {
   fetchHours,
   fetchIfAllowed,
   fetchJson,
-  fetchAll,
   type HoursResponse,
-  MAX_DETAIL_HOURS,
   type NodeRow,
   type RecommendationsResponse,
   settle,
@@ -53,6 +51,7 @@ import {
 } from "../parts";
 import { AMOUNTS, amountTitle } from "../identity";
 import { stepsFor } from "../next-step";
+import { fetchNodeHours, type NodeHours } from "../node-hours";
 import {
   freeReason,
   heldGpuHours,
@@ -66,28 +65,17 @@ import {
   utilizationOf,
 } from "../removal";
 import { clusterOf, linkTo, periodOf, type Route } from "../route";
-import { commitmentFor, KINDS, openFor } from "../savings";
+import { commitmentFor, plannedFor } from "../savings";
 import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
 import { CellSwatch, Scale } from "../charts/scale";
 
-const MAX_PAGES = 10;
-const PAGE_ROWS = 2000;
-/** Longest time that is shown: each weekday once. */
-const WEEK = 7 * DAY;
 const MAX_NODES = 24;
 const MAX_ON_PHONES = 4;
 const MAX_REMOVALS = 5;
 /** What a node's hours without pods cost. */
 const WITHOUT_PODS = "Cost without pods per month";
 
-interface ViewData {
-  start: string;
-  end: string;
-  /** Whether only the last part of the selected period is shown. */
-  isCut: boolean;
-  /** Not all hours were loaded, because the fleet is too large for the period. */
-  isPartial: boolean;
-  rows: NodeRow[];
+interface ViewData extends NodeHours {
   hours: HoursResponse | null;
   recommendations: Settled<RecommendationsResponse | null>;
 }
@@ -99,35 +87,11 @@ async function fetchNodes(route: Route): Promise<ViewData> {
     cluster,
     granularity: "total",
   });
-  const [newest, recommendations] = await Promise.all([
-    fetchRows(Math.max(Date.parse(start), Date.parse(end) - MAX_DETAIL_HOURS * HOUR), end, cluster),
+  const [nodeHours, recommendations] = await Promise.all([
+    fetchNodeHours({ start, end, cluster }),
     settle(fetchIfAllowed("v1/recommendations", { cluster })),
   ]);
-  const week = Math.max(Date.parse(start), Date.parse(end) - WEEK);
-  const parts = Math.ceil((Date.parse(end) - week) / (MAX_DETAIL_HOURS * HOUR));
-  const isWeek = parts > 1 && newest.rows.length * parts <= MAX_PAGES * PAGE_ROWS;
-  const first = parts === 1 ? week : isWeek ? week : Date.parse(end) - DAY;
-  const earlier = isWeek
-    ? await Promise.all(
-        Array.from({ length: parts - 1 }, (_, part) => {
-          const until = Date.parse(end) - (part + 1) * MAX_DETAIL_HOURS * HOUR;
-          return fetchRows(Math.max(week, until - MAX_DETAIL_HOURS * HOUR), instant(until), cluster);
-        }),
-      )
-    : [];
-  const all = [...earlier.reverse(), newest];
-  const period = { start: instant(first), end, cluster };
-  return {
-    ...{ start: period.start, end, recommendations },
-    isCut: first > Date.parse(start),
-    isPartial: all.some(({ cursor }) => cursor !== null),
-    rows: all.flatMap(({ rows }) => rows).filter(({ hour }) => Date.parse(hour) >= first),
-    hours: await fetchHours(period),
-  };
-}
-
-function fetchRows(start: number, end: string, cluster: string | undefined) {
-  return fetchAll("v1/nodes", { start: instant(start), end, cluster, limit: `${PAGE_ROWS}` }, MAX_PAGES);
+  return { ...nodeHours, recommendations, hours: await fetchHours({ start: nodeHours.start, end, cluster }) };
 }
 
 /** The time that is shown, in words. */
@@ -246,6 +210,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
     `${roundHours(sumOf(rows.map((row) => row[key])))} GPU-hours`;
   const cost = usd("node_cost_usd");
   const removal = removalsOf(fleet).find(({ node }) => node.node === newest.node && node.cluster === newest.cluster);
+  const hasPlan = plannedIn(recommendations, newest).length > 0;
   const { gpu_model: model, capacity_type: capacity, node_pool: pool, cluster } = newest;
   return (
     <>
@@ -283,8 +248,8 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         />
         {removal !== undefined && (
           <Stat
-            name={WITHOUT_PODS}
-            value={roundMoney(savedWithout(removal), currency)}
+            name={hasPlan ? "Hours without pods" : WITHOUT_PODS}
+            value={hasPlan ? `${removal.emptyHours} of ${removal.hours}` : roundMoney(savedWithout(removal), currency)}
             note={
               <>
                 {removal.emptyHours === 0
@@ -342,6 +307,11 @@ function NextStep(props: ViewData & { fleet: readonly NodeRow[] }) {
   );
 }
 
+/** The savings on offer for the nodes of a pool. Where there are some, their amounts are shown, and no others. */
+function plannedIn(recommendations: ViewData["recommendations"], node: Pick<NodeRow, "cluster" | "node_pool">) {
+  return plannedFor("response" in recommendations ? (recommendations.response?.rows ?? []) : [], node);
+}
+
 /** What Savings recommends for nodes of a pool. */
 function Recommended(props: {
   recommendations: ViewData["recommendations"];
@@ -349,13 +319,9 @@ function Recommended(props: {
 }) {
   const route = useRoute();
   const { recommendations, node } = props;
-  const { cluster, node_pool: pool } = node;
   const rows = "response" in recommendations ? (recommendations.response?.rows ?? []) : [];
-  const row = openFor(
-    rows.filter(({ kind, saving }) => kind === "consolidate" && saving.usd > 0),
-    { cluster, node_pool: pool },
-  );
-  if (row === undefined)
+  const planned = plannedFor(rows, node);
+  if (planned.length === 0)
     return commitmentFor(rows, node) === undefined ? null : (
       <span data-testid="removal-commitment">
         Savings recommends a{" "}
@@ -364,10 +330,17 @@ function Recommended(props: {
       </span>
     );
   return (
-    <a href={linkTo(route, "savings", "", { kind: row.kind })} data-testid="removal-recommendation">
-      Recommendation: {KINDS[row.kind].toLowerCase()} in <Name>{pool}</Name>, {roundMoney(row.saving.usd, row.currency)}{" "}
-      a month
-    </a>
+    <>
+      {planned.map((row) => (
+        <a
+          key={row.id}
+          href={linkTo(route, "savings", "", { kind: row.kind, cluster: row.subject.cluster })}
+          data-testid="removal-recommendation"
+        >
+          <Name>{row.title}</Name>: {roundMoney(row.saving.usd, row.currency)} a month
+        </a>
+      ))}
+    </>
   );
 }
 
@@ -465,10 +438,15 @@ function Removals(props: ViewData) {
           <ul class="notes" data-testid="remove-now">
             {now.slice(0, MAX_REMOVALS).map(({ node, hours, monthlyUsd }) => (
               <li key={`${node.cluster} ${node.node}`}>
-                {link(node)} in node pool <Name>{node.node_pool}</Name> saves <strong>{monthly(monthlyUsd)}</strong> a
-                month
-                {node.capacity_type === "reserved" && " after its commitment ends"}: {counted(hours, "hour")} without
-                pods. <Recommended recommendations={recommendations} node={node} />
+                {link(node)} in node pool <Name>{node.node_pool}</Name>
+                {plannedIn(recommendations, node).length === 0 && (
+                  <>
+                    {" "}
+                    saves <strong>{monthly(monthlyUsd)}</strong> a month
+                    {node.capacity_type === "reserved" && " after its commitment ends"}
+                  </>
+                )}
+                : {counted(hours, "hour")} without pods. <Recommended recommendations={recommendations} node={node} />
               </li>
             ))}
             {now.length > MAX_REMOVALS && (
@@ -488,7 +466,13 @@ function Removals(props: ViewData) {
                 <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
                   <Name>{name}</Name>
                 </a>
-                : up to <strong>{monthly(emptyMonthlyUsd)}</strong> a month, the cost of hours in which{" "}
+                :{" "}
+                {plannedIn(recommendations, { cluster, node_pool: name }).length === 0 && (
+                  <>
+                    up to <strong>{monthly(emptyMonthlyUsd)}</strong> a month, the cost of{" "}
+                  </>
+                )}
+                hours in which{" "}
                 {nodes.length === 1 ? "one of its nodes had no pods" : `${nodes.length} of its nodes had no pods`}.{" "}
                 {nodes[0] && <Recommended recommendations={recommendations} node={nodes[0]} />}
               </li>
@@ -506,9 +490,9 @@ function Removals(props: ViewData) {
       )}
       {"error" in recommendations && <ErrorMessage error={recommendations.error} />}
       <p class="note">
-        Amounts are a node's cost at this {span}'s rate. A recommendation is computed from more hours, and from which
-        pods fit on which nodes, so its amount differs. The overview's unallocated cost also has the free GPUs of nodes
-        with pods. All pools in which pods fit on fewer nodes: <a href={savings}>Savings</a>.
+        A recommendation has its amount of Savings, which is computed from up to 30 days, and from which pods fit on
+        which nodes. Other amounts are a node's cost at this {span}'s rate. The overview's unallocated cost also has the
+        free GPUs of nodes with pods. All pools in which pods fit on fewer nodes: <a href={savings}>Savings</a>.
       </p>
       <Table
         name="removals"

@@ -16,6 +16,7 @@ import { fetchEarlier } from "../compare";
 import { HOUR, roundMoney, stepName, utilizationText, wasteText } from "../format";
 import { ServeContext, useFetch, useRoute } from "../hooks";
 import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
+import { fetchNodeHours } from "../node-hours";
 import { MAX_FIGURES } from "../pages";
 import { exactly, linkTo, periodOf, type Route } from "../route";
 import { type Grain, grainOf, isWhole } from "../series";
@@ -67,20 +68,40 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
     ]);
     return { fleet, units, coverage: units.coverage };
   };
-  const [fleet, before, byTime, hourStatuses, clusters, lastHour, month, forecast, budgets, alerts, recommendations] =
-    await Promise.all([
-      fetchJson("v1/fleet", { ...period, granularity: grain }),
-      fetchEarlier(whole, fetchBefore, route.query["vs"]),
-      fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-      fetchHours(period),
-      isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
-      fetchJson("v1/fleet", { window: "6h", cluster }),
-      fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
-      settle(fetchIfAllowed("v1/forecasts", cluster === undefined ? {} : { group_by: "cluster" })),
-      settle(fetchIfAllowed("v1/budgets", {})),
-      settle(fetchAlerts(end)),
-      settle(fetchIfAllowed("v1/recommendations", { cluster })),
-    ]);
+  const recommended = settle(fetchIfAllowed("v1/recommendations", { cluster }));
+  // Recommendations need a week of hours. Until then, the nodes without pods are what can be done.
+  const fetchNodesWithout = async () => {
+    const settled = await recommended;
+    const isNone = "response" in settled && settled.response?.rows.length === 0;
+    return isNone ? settle(fetchNodeHours(period)) : null;
+  };
+  const [
+    fleet,
+    before,
+    byTime,
+    hourStatuses,
+    clusters,
+    lastHour,
+    month,
+    forecast,
+    budgets,
+    alerts,
+    recommendations,
+    nodeHours,
+  ] = await Promise.all([
+    fetchJson("v1/fleet", { ...period, granularity: grain }),
+    fetchEarlier(whole, fetchBefore, route.query["vs"]),
+    fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
+    fetchHours(period),
+    isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
+    fetchJson("v1/fleet", { window: "6h", cluster }),
+    fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
+    settle(fetchIfAllowed("v1/forecasts", cluster === undefined ? {} : { group_by: "cluster" })),
+    settle(fetchIfAllowed("v1/budgets", {})),
+    settle(fetchAlerts(end)),
+    recommended,
+    fetchNodesWithout(),
+  ]);
   return {
     grain,
     fleet,
@@ -96,6 +117,7 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
     budgets,
     alerts,
     recommendations,
+    nodeHours,
   };
 }
 

@@ -21,7 +21,7 @@ const MOST = 5;
 
 export function Recommendations({ response }: { response: RecommendationsResponse | null }) {
   const zone = useZone();
-  const rows = (response?.rows ?? []).filter(({ state }) => state === "open");
+  const rows = (response?.rows ?? []).filter(({ state, offer }) => state === "open" && offer !== "alternative");
   if (rows.length === 0) return <Empty>{noneText(response, zone)}</Empty>;
   const inCash = rows.filter(({ saving }) => (saving.cash_usd ?? 0) > 0);
   const areAllAtListPrices = inCash.length > 0 && inCash.every(isAtListPrices);

@@ -142,9 +142,9 @@ function Shown({ all, open }: ViewData) {
       </dl>
       <p class="note" data-testid="counts">
         {openRows.length > 0 && `${openRows.length} open: ${countsText(openRows)}. `}
-        Savings on offer count each saving once. They have no commitments, because what they save depends on the other
-        changes. A month has 730 hours. Each recommendation has its risk and confidence <Help term="risk, confidence" />
-        .
+        All changes on offer can be made together, and their savings add up. They have no commitments, because what they
+        save depends on the other changes. A month has 730 hours. Each recommendation has its risk and confidence{" "}
+        <Help term="risk, confidence" />.
       </p>
       <WithoutEnoughHours response={all} />
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
@@ -243,6 +243,11 @@ const SECTIONS: readonly { section: SectionName; title: string; meaning: string 
     meaning: "They cost money: work waits for GPUs, or GPUs are at their limit.",
   },
   { section: "included", title: "Included in others", meaning: "Another recommendation counts these savings." },
+  {
+    section: "alternatives",
+    title: "Alternatives",
+    meaning: "Not offered: they contradict another recommendation for the same pool, or cost more than they are worth.",
+  },
 ];
 
 /** A section of the list. Recommendations that differ only in their workload are one line until it is opened. */
@@ -426,6 +431,7 @@ function Card({ row, hasState, marksListPrices }: CardProps) {
       <div>
         <h4>
           {hasState && <span class={`state ${row.state}`}>{row.state}</span>} <Name>{row.summary}</Name>
+          {row.alternative_to !== null && ` (instead of ${row.alternative_to})`}
         </h4>
         <p class="note">
           {row.state === "verified" && row.verified_usd !== null && (

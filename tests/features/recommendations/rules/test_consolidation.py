@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -114,9 +113,9 @@ def test_nodes_needed_in_a_neighboring_hour_are_not_spare() -> None:
     ((recommendation,), _) = recommended(loads)
     spare = 3 * (48 + 1) / HOURS
     assert float(recommendation.saving.usd) == pytest.approx(spare * 16 * 730)
-    assert f" {spare:.3f} would be empty" in recommendation.summary, "the sentence has the nodes that the amount is for"
-    assert recommendation.summary.endswith("(3 in 26% of the hours)")
-    assert recommendation.evidence.facts["spare nodes"].startswith("3 in 26% of the hours; a node needed in the hour")
+    assert recommendation.title == "Run spread with 1 node in 26% of hours", "(48 + 1) / 192"
+    assert recommendation.evidence.facts["nodes"] == "1 is enough in 49 of 192 hours"
+    assert recommendation.evidence.facts["spare nodes"].startswith("a node that is needed in the hour before or after")
 
 
 @pytest.mark.parametrize(("quiet_hours", "is_reported"), [(8, True), (7, False)])
@@ -137,7 +136,10 @@ def test_pool_that_a_service_leaves_at_night_is_reported(quiet_hours: int, *, is
     assert bool(recommendations) == is_reported
     for recommendation in recommendations:
         assert float(recommendation.saving.usd) == pytest.approx((8 - 2) / 24 * 16 * 730, rel=0.03)
-        assert recommendation.summary.endswith("0.255 would be empty if pods were packed (1 in 26% of the hours)")
+        assert recommendation.summary == (
+            "Run spread with 1 node in 26% of hours: its pods fit on fewer g5.48xlarge nodes then, "
+            "mostly Mon 00:00 to 07:00, Tue to Sun 01:00 to 07:00 (UTC)"
+        ), "the look-back begins on a Monday, and its first hour has no predecessor"
 
 
 def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
@@ -153,10 +155,12 @@ def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
     ((recommendation,), _) = recommended([sim.Load("grows", lambda _: 8.0, pods, gpus=8, kind="Job", pool=pool)])
     spare = (3 * (HOURS // 2 - 1) + HOURS // 2 + 1) / HOURS  # the third node is needed from the hour before
     assert float(recommendation.saving.usd) == pytest.approx(spare / 3 * 16 * 730)
-    assert recommendation.summary.endswith(f"of 4 on average, {spare / 3:.3g} would be empty if pods were packed")
-    assert recommendation.evidence.facts["nodes"] == (
-        f"4 now, {ceil(4 - spare / 3)} after (on average 4, of which {spare / 3:.3g} would be empty)"
-    ), "the same period as the summary"
+    assert recommendation.summary == (
+        "Run spread with 3 nodes instead of 4: its pods fit on fewer g5.48xlarge nodes then, as in the newest day"
+    )
+    assert recommendation.evidence.facts["nodes"] == "3 are enough in 24 of 24 hours of the newest day", (
+        "the same period as the summary"
+    )
     assert (recommendation.current_gpus, recommendation.recommended_gpus) == (Decimal(4), Decimal(3))
 
 
@@ -171,8 +175,12 @@ def test_evidence_says_how_many_nodes_were_spare_in_which_part_of_the_hours() ->
         return 1 if hour % 24 < 4 else 2 if hour % 24 < 16 else 3
 
     ((recommendation,), _) = recommended([sim.Load("serve", lambda _: 8.0, pods, gpus=8, pool=pool)])
-    two, three = (14 * 8 + 1) / HOURS, (2 * 8 + 1) / HOURS
-    assert recommendation.summary.endswith(f"(1 in 100% of the hours, 2 in {two:.0%} and 3 in {three:.0%})")
+    two, three = 14 * 8 + 1, 2 * 8 + 1
+    assert recommendation.title == "Run spread with 1 to 3 nodes instead of 4"
+    assert recommendation.evidence.facts["nodes"] == (
+        f"1 is enough in {three} of {HOURS} hours; 2 are enough in {two - three} of {HOURS} hours; "
+        f"3 are enough in {HOURS - two} of {HOURS} hours"
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +222,8 @@ def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
     assert recommendation.subject.node_pool == "spread"
     assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * 730)
     assert float(recommendation.saving.usd) == pytest.approx(before - after)
-    assert recommendation.summary.endswith("of 4 on average, 3 held no pod (3 in 100% of the hours)")
+    assert recommendation.summary == (
+        "Run spread with 1 node instead of 4: its other g5.48xlarge nodes held no pod then"
+    )
     assert recommendation.evidence.facts["packing"].startswith("none")
     assert recommendation.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"

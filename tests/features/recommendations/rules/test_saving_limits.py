@@ -192,7 +192,7 @@ def test_large_fleets_are_formatted_in_whole_numbers() -> None:
         for recommendation in review_cluster(look_back, sim.START, {}).recommendations
     }
     assert text_by_kind.keys() == {"consolidate", "commitment"}
-    assert "of 6,000 on average, 4,875 would be empty" in text_by_kind["consolidate"]
+    assert "Run spread with 1,125 nodes instead of 6,000: its pods fit" in text_by_kind["consolidate"]
     assert "39,000 of 48,000 GPUs" in text_by_kind["consolidate"]
     assert "48,000 GPUs" in text_by_kind["commitment"]
     assert "48,000 to 48,000" in text_by_kind["commitment"]

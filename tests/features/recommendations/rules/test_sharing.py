@@ -165,7 +165,8 @@ def test_day_and_night_workloads_share_a_gpu() -> None:
         if recommendation.kind == "sharing"
     ]
     assert recommendation.summary == (
-        "Let 2 pods share 1 GPU of node pool a10g (time-slicing or MPS, 2 replicas): 3 g5.xlarge nodes become 2"
+        "Let 2 pods share 1 GPU of node pool a10g: with time-slicing or MPS of 2 replicas, it runs with 2 nodes "
+        "instead of 3"
     )
     assert float(recommendation.saving.usd) == pytest.approx(1.5 * 730, rel=1e-4)
     assert recommendation.evidence.facts["groups"] in {"day + night", "night + day"}

@@ -97,14 +97,16 @@ class Evidence:
     """Further facts by name, formatted for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendationContent:
     """One change that a review recommends for one subject."""
 
     kind: RecommendationKind
     subject: RecommendationSubject
+    title: str = ""
+    """What to do, in a few words. Empty in what was stored before there were titles."""
     summary: str
-    """One sentence: what to do."""
+    """One sentence: what to do, and why."""
     saving: Saving
     evidence: Evidence
     confidence: ConfidenceLevel
@@ -122,6 +124,10 @@ class RecommendationContent:
     currency: str = "USD"
     part_of: str = ""
     """Id of the recommendation that already counts this saving. Never add the two."""
+    worth_usd: Decimal | None = None
+    """What a change that costs money is worth per month; None if that is not known."""
+    pools: tuple[tuple[str, str], ...] = ()
+    """(Node pool, instance type) of the nodes that a workload needs, if the change adds GPUs to it."""
 
     @property
     def id(self) -> str:
@@ -133,6 +139,10 @@ def recommendation_id(kind: RecommendationKind, subject: RecommendationSubject) 
     """The stable id of a recommendation: its kind and 12 hexadecimal digits of its subject's hash."""
     digest = hashlib.sha256("\0".join((kind, *subject)).encode()).hexdigest()
     return f"{kind}-{digest[:12]}"
+
+
+Offer = Literal["plan", "after-plan", "alternative", "cost"]
+"""How an open recommendation is offered; see `plan.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +166,10 @@ class Recommendation:
     """The person who dismissed it."""
     version: int = 0
     """Number of writes; 0 if it is not stored yet."""
+    offer: Offer | None = None
+    """How it is offered next to the other open recommendations, as `plan.offered` sets it; never stored."""
+    alternative_to: str = ""
+    """Id of the offered recommendation that it would contradict; never stored."""
 
     @property
     def id(self) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import ConflictError, NotFoundError
 from gpucost.features.recommendations.model import Recommendation, RecommendationState, Review
+from gpucost.features.recommendations.plan import offered
 from gpucost.features.recommendations.ports import RecommendationStore
 from gpucost.reports.parameters import select_clusters
 from gpucost.storage.ports import Clock, SettingsStore
@@ -47,7 +48,7 @@ class RecommendationQueries:
         for cluster_name in self._clusters(cluster, scope):
             rows += [
                 recommendation
-                for recommendation in self._store.recommendations(cluster_name)
+                for recommendation in offered(self._store.recommendations(cluster_name))
                 if _may_see(scope, recommendation)
             ]
             review = self._store.review(cluster_name)
@@ -67,7 +68,7 @@ class RecommendationQueries:
         recommendations = [
             candidate
             for cluster_name in self._clusters(None, FULL_ACCESS)
-            for candidate in self._store.recommendations(cluster_name)
+            for candidate in offered(self._store.recommendations(cluster_name))
         ]
         recommendation = next((candidate for candidate in recommendations if candidate.id == recommendation_id), None)
         if recommendation is None:

@@ -14,6 +14,7 @@ from gpucost.core.query.filters import parse_filter
 from gpucost.features.recommendations.model import (
     ConfidenceLevel,
     Evidence,
+    Offer,
     Recommendation,
     RecommendationContent,
     RecommendationKind,
@@ -84,7 +85,17 @@ class RecommendationRow(ResponseModel, amounts=("verified_usd",)):
     kind: RecommendationKind
     state: RecommendationState
     subject: RecommendationSubjectModel
-    summary: str = Field(description="What to do, in one sentence")
+    title: str = Field(
+        description="What to do, in a few words", examples=["Run h100-serving with 1 node in 28% of hours"]
+    )
+    summary: str = Field(description="What to do and why, in one sentence")
+    offer: Offer | None = Field(
+        description="How it is offered; null if it is not open. `plan`: all these changes can be made, and their "
+        "savings add up. `after-plan`: a commitment to what remains. `cost`: it adds GPUs. `alternative`: not offered, "
+        "because it contradicts the plan of its pool or costs more than it is worth"
+    )
+    alternative_to: str | None = Field(description="Id of the offered recommendation that it contradicts")
+    worth_usd: Amount | None = Field(description="What added nodes are worth per month: the waiting that they save")
     saving: SavingFigures
     currency: str = Field(examples=["USD"])
     evidence: EvidenceFigures
@@ -136,14 +147,14 @@ class SavingTotals(ResponseModel, amounts=_SUMMED_AMOUNTS, nullable=_SUMMED_AMOU
 
 
 class RecommendationTotals(SavingTotals):
-    """Savings minus costs of the open rows; null if a row's amount is null or currencies differ.
+    """Savings minus costs of the offered rows; null if a row's amount is null or currencies differ.
 
-    They leave out rows that another row already counts (`part_of`), and commitments, which save less after the others
-    are applied.
+    They leave out rows that another row already counts (`part_of`), alternatives, and commitments, which save less
+    after the others are applied.
     """
 
-    savings: SavingTotals = Field(description="Sums of the rows that save money")
-    costs: SavingTotals = Field(description="Sums of the rows that add GPUs: their cost")
+    savings: SavingTotals = Field(description="Sums of the plan: rows whose `offer` is `plan`")
+    costs: SavingTotals = Field(description="Sums of the rows that add GPUs (`offer` is `cost`): their cost")
 
 
 class RecommendationsResponse(ResponseModel):
@@ -221,7 +232,11 @@ def build_row(recommendation: Recommendation) -> dict[str, Any]:
         "kind": content.kind,
         "state": recommendation.state,
         "subject": _build_subject(content),
+        "title": content.title or content.summary,
         "summary": content.summary,
+        "offer": recommendation.offer,
+        "alternative_to": recommendation.alternative_to or None,
+        "worth_usd": content.worth_usd,
         "saving": asdict(content.saving),
         "currency": content.currency,
         "evidence": asdict(content.evidence),
@@ -264,21 +279,16 @@ def _build_finding(assessment: WorkloadAssessment) -> dict[str, Any]:
 
 
 def recommendation_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
-    """Build `RecommendationTotals` from the open rows."""
+    """Build `RecommendationTotals` from the offered rows."""
     # A slice saves nothing by itself, also if its pool's plan is not among the rows.
-    counted = [
-        row.content
-        for row in rows
-        if row.state == "open" and not row.content.part_of and row.content.kind != "commitment"
-    ]
-    if len({content.currency for content in counted}) > 1:
+    counted = [row for row in rows if row.offer in {"plan", "cost"} and not row.content.part_of]
+    if len({row.content.currency for row in counted}) > 1:
         nulls = dict.fromkeys(_SUMMED_AMOUNTS)
         return {**nulls, "savings": nulls, "costs": nulls}
-    savings = [content.saving for content in counted]
     return {
-        **_sum_savings(1, savings),
-        "savings": _sum_savings(1, [saving for saving in savings if saving.usd >= 0]),
-        "costs": _sum_savings(-1, [saving for saving in savings if saving.usd < 0]),
+        **_sum_savings(1, [row.content.saving for row in counted]),
+        "savings": _sum_savings(1, [row.content.saving for row in counted if row.offer == "plan"]),
+        "costs": _sum_savings(-1, [row.content.saving for row in counted if row.offer == "cost"]),
     }
 
 

@@ -105,13 +105,15 @@ def _recommend(look_back: LookBack, part: _Part, cheaper: _Part) -> Recommendati
     if saving.usd < MIN_MONTHLY_SAVING_USD:
         return None
     subject, here, there = workload_subject(look_back.cluster, history), part.gpu_model, cheaper.gpu_model
+    title = f"Run {subject.workload_name} on {there} only"
     return RecommendationContent(
-        "cheaper-gpus",
-        subject,
-        f"Run {subject.workload_name} on {there} only: its pods there served as many requests at the same p95 latency "
+        kind="cheaper-gpus",
+        subject=subject,
+        title=title,
+        summary=f"{title}: its pods there served as many requests at the same p95 latency "
         f"as those on {here}, and a GPU-hour costs {saved_share:.0%} less",
-        saving,
-        workload_evidence(
+        saving=saving,
+        evidence=workload_evidence(
             look_back,
             measures,
             {
@@ -122,14 +124,14 @@ def _recommend(look_back: LookBack, part: _Part, cheaper: _Part) -> Recommendati
                 "price per GPU-hour": f"{part.usd_per_gpu_hour:.4g} ({here}), {cheaper.usd_per_gpu_hour:.4g} ({there})",
             },
         ),
-        confidence_level(measures),
-        "medium",
-        "All pods then need nodes of one kind. If its pool is at its limit, they wait.",
-        "low",
-        instance_types_patch(subject, _instance_types(cheaper.measures)),
-        round_cents(measures.current_gpus),
-        round_cents(0),
-        round_cents(measures.usd_hourly),
+        confidence=confidence_level(measures),
+        risk="medium",
+        risk_note="All pods then need nodes of one kind. If its pool is at its limit, they wait.",
+        effort="low",
+        patch=instance_types_patch(subject, _instance_types(cheaper.measures)),
+        current_gpus=round_cents(measures.current_gpus),
+        recommended_gpus=round_cents(0),
+        usd_hourly=round_cents(measures.usd_hourly),
     )
 
 

@@ -129,14 +129,15 @@ def _recommend_scope(
         else f"{count} {scope} node{'s' if count > 1 else ''}"
     )
     return RecommendationContent(
-        "commitment",
-        RecommendationSubject(
+        kind="commitment",
+        subject=RecommendationSubject(
             look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_gpu_model(all_pools)
         ),
-        f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours, at least as "
+        title=f"Commit to {commitment}",
+        summary=f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours, at least as "
         f"{'much was on demand' if is_family else 'many were on demand'} and held pods",
-        saving,
-        Evidence(
+        saving=saving,
+        evidence=Evidence(
             look_back.hour_at(0),
             look_back.hour_at(look_back.hours - 1),
             len(priced_hours),
@@ -153,14 +154,16 @@ def _recommend_scope(
                 **_nodes_without_pods(all_pools, priced_hours),
             },
         ),
-        "medium",
-        "high",
-        _RISK if is_any_billed(all_pools) else f"{_RISK} {_NOT_VISIBLE}",
-        "high",
-        "",
-        round_cents(current),
-        round_cents(max(0.0, after)),
-        round_cents(sum(pool.cost_usd[index] for pool in all_pools for index in priced_hours) / len(priced_hours)),
+        confidence="medium",
+        risk="high",
+        risk_note=_RISK if is_any_billed(all_pools) else f"{_RISK} {_NOT_VISIBLE}",
+        effort="high",
+        patch="",
+        current_gpus=round_cents(current),
+        recommended_gpus=round_cents(max(0.0, after)),
+        usd_hourly=round_cents(
+            sum(pool.cost_usd[index] for pool in all_pools for index in priced_hours) / len(priced_hours)
+        ),
     )
 
 

@@ -6,9 +6,9 @@ packing on at most 11/9 of the fewest nodes (Dósa 2007), so the saving is never
 """
 
 from collections.abc import Sequence
-from math import ceil
 from typing import Final
 
+from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase, regular_hours
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, NEWEST_HOURS, estimate_saving
 from gpucost.features.recommendations.model import HOURS_PER_MONTH, RecommendationContent, format_count, round_cents
@@ -24,8 +24,6 @@ from gpucost.features.recommendations.pools import (
 
 MIN_SPARE_NODES: Final = 0.25
 """Nodes that must be spare on average: one for six hours a day."""
-_SHARES_OF_HOURS = (0.95, 0.5, 0.05)
-"""Parts of the hours for which the evidence says how many nodes were spare."""
 _SAME_SHARE = 0.95
 """Part of the look-back's mean above which the saving is that of the whole look-back, and not only of its end."""
 _MIN_MONTHLY_SAVING_USD = 1.0
@@ -100,7 +98,6 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
     spare = [max(0.0, pool.capacity_gpu_hours[index] / gpus - needed[index]) for index in range(look_back.hours)]
     newest = [index for index in indexes if index >= look_back.hours - NEWEST_HOURS]
-    nodes = sum(pool.capacity_gpu_hours[index] for index in indexes) / gpus / len(indexes)
     current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
     spare_now = sum(spare[index] for index in newest) / max(1, len(newest))
     mean = sum(spare[index] for index in indexes) / len(indexes)
@@ -123,16 +120,33 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
     patch = consolidation_patch(key.node_pool, blocks_disruption=allowed == 0)
     capacity = sum(pool.capacity_gpu_hours) / len(indexes)
     unallocated = sum(pool.unallocated_gpu_hours[index] for index in indexes) / len(indexes)
-    spare_by_hours = _format_spare_nodes([spare[index] for index in indexes])
+    is_usual = empty_nodes > _SAME_SHARE * mean
+    hours = indexes if is_usual else newest
+    befores = [round(pool.capacity_gpu_hours[index] / gpus) for index in hours]
+    afters = [before - int(spare[index] + _TOLERANCE) for before, index in zip(befores, hours, strict=True)]
+    when = (
+        regular_hours(
+            look_back.start,
+            hours,
+            (after < before for before, after in zip(befores, afters, strict=True)),
+            look_back.time_zone,
+        )
+        if is_usual
+        else "as in the newest day"
+    )
+    title = f"Run {key.node_pool or 'the nodes without a node pool'} {fewer_nodes_phrase(befores, afters)}"
+    reason_text = (
+        f"its pods fit on fewer {key.instance_type} nodes then"
+        if can_pack
+        else f"its other {key.instance_type} nodes held no pod then"
+    )
     return RecommendationContent(
-        "consolidate",
-        pool_subject(look_back, pool),
-        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
-        f"{format_count(nodes)} on average, {format_count(empty_nodes)} "
-        f"{'would be empty if pods were packed' if can_pack else 'held no pod'}"
-        f"{f' ({spare_by_hours})' if empty_nodes > _SAME_SHARE * mean else ''}",
-        saving,
-        pool_evidence(
+        kind="consolidate",
+        subject=pool_subject(look_back, pool),
+        title=title,
+        summary=f"{title}: {reason_text}{f', {when}' if when else ''}",
+        saving=saving,
+        evidence=pool_evidence(
             look_back,
             pool,
             first,
@@ -140,40 +154,24 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHourlySeries) -> Recommenda
                 "packing": "GPUs only; CPU, memory, affinities and disruption budgets are not known"
                 if can_pack
                 else "none; the MIG geometry of each GPU is not known",
-                "nodes": f"{_whole_nodes(nodes)} now, {_whole_nodes(nodes - empty_nodes)} after (on average "
-                f"{format_count(nodes)}, of which {format_count(empty_nodes)} would be empty)",
-                "spare nodes": f"{spare_by_hours}; a node needed in the hour before or after is not spare",
+                "nodes": enough_nodes_fact(befores, afters) + ("" if is_usual else " of the newest day"),
+                **({"hours": when} if when else {}),
+                "spare nodes": "a node that is needed in the hour before or after is not spare",
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
                 "GPUs per node": str(gpus),
                 **_karpenter_facts(look_back, key.node_pool, reason),
             },
         ),
-        "medium",
-        "medium",
-        "Pods are moved. Pods that must not be interrupted need the annotation karpenter.sh/do-not-disrupt.",
-        "low",
-        patch,
-        round_cents(current_nodes),
+        confidence="medium",
+        risk="medium",
+        risk_note="Pods are moved. Pods that must not be interrupted need the annotation karpenter.sh/do-not-disrupt.",
+        effort="low",
+        patch=patch,
+        current_gpus=round_cents(current_nodes),
         # When the pool's newest hours reach it, it counts as applied. The newest day may need more nodes than usual.
-        round_cents(current_nodes - max(spare_now, empty_nodes)),
-        round_cents(mean_pool_cost(look_back, pool, first)),
+        recommended_gpus=round_cents(current_nodes - max(spare_now, empty_nodes)),
+        usd_hourly=round_cents(mean_pool_cost(look_back, pool, first)),
     )
-
-
-def _whole_nodes(number: float) -> int:
-    return ceil(round(number, 2))
-
-
-def _format_spare_nodes(spare: Sequence[float]) -> str:
-    """How many whole nodes were spare in how many hours, for example `1 in 100% of the hours and 2 in 49%`."""
-    descending = sorted((int(nodes + _TOLERANCE) for nodes in spare), reverse=True)
-    counts = sorted({descending[int(share * len(descending))] for share in _SHARES_OF_HOURS} - {0}) or descending[:1]
-    if not counts[0]:
-        return "less than one at a time"
-    shares = [f"{sum(nodes >= count for nodes in descending) / len(descending):.0%}" for count in counts]
-    phrases = [f"{count} in {share}" for count, share in zip(counts, shares, strict=True)]
-    phrases[0] += " of the hours"
-    return f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]
 
 
 def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from math import ceil
 from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import profile_share
+from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
@@ -22,7 +23,6 @@ from gpucost.features.recommendations.measuring import (
 from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationSubject,
-    format_count,
     recommendation_id,
     round_cents,
     round_ratio,
@@ -147,6 +147,12 @@ def _recommend_plan(
     if before <= after:
         return []
     subject = pool_subject(look_back, pool)
+    pairs = [nodes(index) for index in newest]
+    befores, afters = [pair[0] for pair in pairs], [min(pair) for pair in pairs]
+    title = (
+        f"Slice {plan.gpu_count} GPU{'s' if plan.gpu_count > 1 else ''} of node pool {pool.key.node_pool or '(none)'}, "
+        f"and run it {fewer_nodes_phrase(befores, afters)}"
+    )
     layouts = [list(geometry) for geometry, count in sorted(plan.gpus_by_geometry.items()) for _ in range(count)]
     layouts += [[] for _ in range(-len(layouts) % gpus)]
     facts = {
@@ -154,25 +160,28 @@ def _recommend_plan(
         "replay": f"{replayed.replayed_hours} hours, {replayed.pod_hours_waited} pod-hours waited; "
         f"at most {float(replayed.peak_usage):.0%} in use",
         "GPUs": f"{plan.gpu_count}, of which {float(plan.unused_gpus):.2f} stay unused or stranded",
+        "nodes": f"{enough_nodes_fact(befores, afters)} of the newest day",
         "workloads": ", ".join(sorted(fit.measures.history.key.name for fit in fits)),
     }
     if others := mig.other_profile_names(model):
         facts["names"] = f"as in NVIDIA's guide; some drivers use {others} instead (nvidia-smi mig -lgip)"
     plan_content = RecommendationContent(
-        "mig-geometry",
-        subject,
-        f"Slice {plan.gpu_count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(fits)} workloads that fit "
-        f"MIG slices: {format_count(before)} {pool.key.instance_type} nodes become {format_count(after)}",
-        saving,
-        pool_evidence(look_back, pool, first, facts),
-        "medium",
-        "medium",
-        _RISK,
-        "high",
-        geometry_patch(pool.key.node_pool, [layouts[start : start + gpus] for start in range(0, len(layouts), gpus)]),
-        round_cents(before),
-        round_cents(after),
-        round_cents(mean_pool_cost(look_back, pool, first)),
+        kind="mig-geometry",
+        subject=subject,
+        title=title,
+        summary=f"{title}: {len(fits)} workload{'s fit' if len(fits) > 1 else ' fits'} MIG slices",
+        saving=saving,
+        evidence=pool_evidence(look_back, pool, first, facts),
+        confidence="medium",
+        risk="medium",
+        risk_note=_RISK,
+        effort="high",
+        patch=geometry_patch(
+            pool.key.node_pool, [layouts[start : start + gpus] for start in range(0, len(layouts), gpus)]
+        ),
+        current_gpus=round_cents(before),
+        recommended_gpus=round_cents(after),
+        usd_hourly=round_cents(mean_pool_cost(look_back, pool, first)),
     )
     return [
         plan_content,
@@ -195,24 +204,26 @@ def _recommend_slice(look_back: LookBack, fit: SliceFit, plan_id: str) -> Recomm
         workload_list_price_ratio(look_back, history),
         history.is_unpriced,
     )
+    title = f"Let {subject.workload_name} request a {fit.profile} slice instead of a GPU"
     facts = {
         "profile": f"{fit.profile}, {share:.3f} of a GPU",
         "busiest pod": f"{fit.measures.pod_peak_utilization:.1%} of a whole GPU in its busiest hour (an hour's mean)",
         "GPU memory": f"{history.memory_peak_bytes / _GIB:.1f} GiB at most",
     }
     return RecommendationContent(
-        "mig-slice",
-        subject,
-        f"Let {subject.workload_name} request a {fit.profile} slice instead of a GPU",
-        saving,
-        workload_evidence(look_back, fit.measures, facts),
-        confidence_level(fit.measures),
-        "medium",
-        _RISK,
-        "medium",
-        slice_patch(subject, fit.profile),
-        round_cents(fit.measures.current_gpus),
-        round_ratio(fit.measures.current_gpus * share) or round_cents(0),
-        round_cents(fit.measures.usd_hourly),
+        kind="mig-slice",
+        subject=subject,
+        title=title,
+        summary=f"{title}: its busiest pod uses {fit.measures.pod_peak_utilization:.0%} of the GPU",
+        saving=saving,
+        evidence=workload_evidence(look_back, fit.measures, facts),
+        confidence=confidence_level(fit.measures),
+        risk="medium",
+        risk_note=_RISK,
+        effort="medium",
+        patch=slice_patch(subject, fit.profile),
+        current_gpus=round_cents(fit.measures.current_gpus),
+        recommended_gpus=round_ratio(fit.measures.current_gpus * share) or round_cents(0),
+        usd_hourly=round_cents(fit.measures.usd_hourly),
         part_of=plan_id,
     )

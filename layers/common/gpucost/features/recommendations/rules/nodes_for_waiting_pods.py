@@ -248,16 +248,17 @@ def _recommend_nodes(
     key = pool.key
     currency = next(iter(look_back.currencies), "USD")
     sign = "$" if currency == "USD" else f"{currency} "
-    costs_more = -float(saving.usd) > waiting_usd
+    costs_more = -saving.usd > round_cents(waiting_usd)
+    title = f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}"
     cost_while_waiting = len(by_hour) / hours * HOURS_PER_MONTH * nodes * gpus * rate
     return RecommendationContent(
-        "pending",
-        pool_subject(look_back, pool, resource),
-        f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
-        f"{len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}, "
-        f"worth {sign}{waiting_usd:,.0f} a month{', less than the nodes cost' if costs_more else ''}",
-        saving,
-        Evidence(
+        kind="pending",
+        subject=pool_subject(look_back, pool, resource),
+        title=title,
+        summary=f"{title}: {len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for "
+        f"{resource}, worth {sign}{waiting_usd:,.0f} a month{', less than the nodes cost' if costs_more else ''}",
+        saving=saving,
+        evidence=Evidence(
             look_back.hour_at(0),
             look_back.hour_at(look_back.hours - 1),
             hours,
@@ -281,14 +282,15 @@ def _recommend_nodes(
                 "replay": f"with the nodes, {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting remain",
             },
         ),
-        "medium" if len(look_back.waits) >= _HIGH_CONFIDENCE_DAYS else "low",
-        "high" if costs_more else "low",
-        f"{_COST_RISK}{_RISK}" if costs_more else _RISK,
-        "low",
-        "",
-        round_cents(current_nodes),
-        round_cents(current_nodes + nodes),
-        round_cents(mean_pool_cost(look_back, pool, 0)),
+        confidence="medium" if len(look_back.waits) >= _HIGH_CONFIDENCE_DAYS else "low",
+        risk="high" if costs_more else "low",
+        risk_note=f"{_COST_RISK}{_RISK}" if costs_more else _RISK,
+        effort="low",
+        patch="",
+        current_gpus=round_cents(current_nodes),
+        recommended_gpus=round_cents(current_nodes + nodes),
+        usd_hourly=round_cents(mean_pool_cost(look_back, pool, 0)),
+        worth_usd=round_cents(waiting_usd),
     )
 
 

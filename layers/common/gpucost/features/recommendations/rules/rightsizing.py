@@ -166,26 +166,28 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     )
     if saving.usd < MIN_MONTHLY_SAVING_USD:
         return None
+    title = f"Scale {subject.workload_name} to zero"
     held = sum(1 for index in range(measures.first_held_index, look_back.hours) if history.held_gpu_hours[index])
     return RecommendationContent(
-        "idle",
-        subject,
-        f"Scale {subject.workload_name} to zero: it holds {format_gpus(measures.current_gpus)}, "
+        kind="idle",
+        subject=subject,
+        title=title,
+        summary=f"{title}: it holds {format_gpus(measures.current_gpus)}, "
         f"and no hour of {held} used more than {measures.peak_utilization or 0:.1%}",
-        saving,
-        workload_evidence(
+        saving=saving,
+        evidence=workload_evidence(
             look_back,
             measures,
             {"peak": "mean of the busiest hour", **_cash_fact(look_back, measures, measures.current_gpus)},
         ),
-        confidence_level(measures),
-        "low" if subject.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
-        "Nothing ran on it, but clients may still expect it to answer.",
-        "low",
-        replicas_patch(subject, 0),
-        round_cents(measures.current_gpus),
-        round_cents(0),
-        round_cents(measures.usd_hourly),
+        confidence=confidence_level(measures),
+        risk="low" if subject.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
+        risk_note="Nothing ran on it, but clients may still expect it to answer.",
+        effort="low",
+        patch=replicas_patch(subject, 0),
+        current_gpus=round_cents(measures.current_gpus),
+        recommended_gpus=round_cents(0),
+        usd_hourly=round_cents(measures.usd_hourly),
     )
 
 
@@ -268,11 +270,12 @@ def _recommend_size(
         risk, note = "high", f"{note} Its GPU memory was not observed, so it may not fit."
     peak_after = measures.peak_used_gpus / kept_gpus if pods else measures.pod_peak_utilization / kept_share
     return RecommendationContent(
-        "fewer-gpus",
-        subject,
-        f"Give {subject.workload_name} {target}: {reason}",
-        saving,
-        workload_evidence(
+        kind="fewer-gpus",
+        subject=subject,
+        title=f"Give {subject.workload_name} {target}",
+        summary=f"Give {subject.workload_name} {target}: {reason}",
+        saving=saving,
+        evidence=workload_evidence(
             look_back,
             measures,
             {
@@ -283,14 +286,14 @@ def _recommend_size(
                 **_cash_fact(look_back, measures, measures.current_gpus - kept_gpus),
             },
         ),
-        confidence_level(measures),
-        risk,
-        note,
-        "low" if pods else "medium",
-        patch,
-        round_cents(measures.current_gpus),
-        round_cents(kept_gpus),
-        round_cents(measures.usd_hourly),
+        confidence=confidence_level(measures),
+        risk=risk,
+        risk_note=note,
+        effort="low" if pods else "medium",
+        patch=patch,
+        current_gpus=round_cents(measures.current_gpus),
+        recommended_gpus=round_cents(kept_gpus),
+        usd_hourly=round_cents(measures.usd_hourly),
     )
 
 
@@ -383,6 +386,7 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     added, node_gpus = measures.current_gpus * added_share, _largest_node_gpus(look_back, measures)
     # The cost of more GPUs is not known with commitments, which may have room left, and for fewer GPUs than a node has.
     cash = 1.0 if history.spend.avoidable_share() == 1 and added >= node_gpus else None
+    title = f"Give {subject.workload_name} {replicas} replicas instead of {pods}"
     facts = {"at 90% utilization or more": f"in at least {SATURATED_HOURS_SHARE:.0%} of the hours"}
     if added < node_gpus:
         facts["cash"] = f"none while nodes have {format_count(added)} free GPUs; otherwise a node with {node_gpus} GPUs"
@@ -395,20 +399,22 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
         history.is_unpriced,
     )
     return RecommendationContent(
-        "add-gpus",
-        subject,
-        f"Give {subject.workload_name} {replicas} replicas instead of {pods}: its GPUs "
+        kind="add-gpus",
+        subject=subject,
+        title=title,
+        summary=f"{title}: its GPUs "
         f"are {measures.mean_utilization:.0%} utilized on average, and demand above them is not visible",
-        saving,
-        workload_evidence(look_back, measures, facts),
-        confidence_level(measures),
-        "low",
-        "It costs money. These figures do not show how much work is waiting.",
-        "low",
-        replicas_patch(subject, replicas),
-        round_cents(measures.current_gpus),
-        round_cents(measures.current_gpus * (1 + added_share)),
-        round_cents(measures.usd_hourly),
+        saving=saving,
+        evidence=workload_evidence(look_back, measures, facts),
+        confidence=confidence_level(measures),
+        risk="low",
+        risk_note="It costs money. These figures do not show how much work is waiting.",
+        effort="low",
+        patch=replicas_patch(subject, replicas),
+        current_gpus=round_cents(measures.current_gpus),
+        recommended_gpus=round_cents(measures.current_gpus * (1 + added_share)),
+        usd_hourly=round_cents(measures.usd_hourly),
+        pools=tuple(sorted({(pool.node_pool, pool.instance_type) for pool in history.gpu_millihours_by_pool})),
     )
 
 

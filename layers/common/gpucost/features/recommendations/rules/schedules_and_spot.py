@@ -103,22 +103,26 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
         + ("" if any(is_observed[hour % WEEK] for hour in range(start, end)) else " (no figures)")
         for start, end in runs
     )
+    title = f"Stop {subject.workload_name} in {sum(quiet)} of 168 hours of the week"
     gpus_after = measures.current_gpus * (1 - sum(quiet) / WEEK)
     stop_risk = _STATE_RISK if subject.workload_kind in _STATEFUL_KINDS else _STOP_RISK
     return RecommendationContent(
-        "off-hours",
-        subject,
-        f"Stop {subject.workload_name} while it is idle: {sum(quiet)} of 168 hours of the week were idle every time",
-        saving,
-        workload_evidence(look_back, measures, {f"needed ({zone})": schedule, "peak": "mean of the busiest hour"}),
-        confidence_level(measures),
-        "medium",
-        stop_risk if look_back.time_zone else f"{stop_risk} {_UTC_RISK}",
-        "medium",
-        schedule_patch(subject, runs, history.max_concurrent_pods(), zone=zone, minute=minute),
-        round_cents(measures.current_gpus),
-        round_ratio(gpus_after) or round_cents(0),
-        round_cents(measures.usd_hourly),
+        kind="off-hours",
+        subject=subject,
+        title=title,
+        summary=f"{title}: it was idle in them every time",
+        saving=saving,
+        evidence=workload_evidence(
+            look_back, measures, {f"needed ({zone})": schedule, "peak": "mean of the busiest hour"}
+        ),
+        confidence=confidence_level(measures),
+        risk="medium",
+        risk_note=stop_risk if look_back.time_zone else f"{stop_risk} {_UTC_RISK}",
+        effort="medium",
+        patch=schedule_patch(subject, runs, history.max_concurrent_pods(), zone=zone, minute=minute),
+        current_gpus=round_cents(measures.current_gpus),
+        recommended_gpus=round_ratio(gpus_after) or round_cents(0),
+        usd_hourly=round_cents(measures.usd_hourly),
     )
 
 
@@ -217,23 +221,25 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
         name: look_back.spot_prices[name]
         for name in sorted({pool.instance_type for pool in history.gpu_millihours_by_pool})
     }
+    title = f"Run {subject.workload_name} on spot capacity"
     types = ", ".join(
         f"{name} ${price.usd:.3f} an hour ({price.low:.3f} to {price.high:.3f})" for name, price in prices.items()
     )
     return RecommendationContent(
-        "spot",
-        subject,
-        f"Run {subject.workload_name} on spot capacity: {reason}, and spot costs {saved_share:.0%} less",
-        saving,
-        workload_evidence(look_back, measures, {"spot": f"{types}: mean of the most expensive zone"}),
-        "medium",
-        "high",
-        _SPOT_RISK if subject.workload_kind in SERVICE_KINDS else _BATCH_RISK,
-        "medium",
-        spot_patch(subject),
-        round_cents(measures.current_gpus),
-        round_cents(0),
-        round_cents(measures.usd_hourly),
+        kind="spot",
+        subject=subject,
+        title=title,
+        summary=f"{title}: {reason}, and spot costs {saved_share:.0%} less",
+        saving=saving,
+        evidence=workload_evidence(look_back, measures, {"spot": f"{types}: mean of the most expensive zone"}),
+        confidence="medium",
+        risk="high",
+        risk_note=_SPOT_RISK if subject.workload_kind in SERVICE_KINDS else _BATCH_RISK,
+        effort="medium",
+        patch=spot_patch(subject),
+        current_gpus=round_cents(measures.current_gpus),
+        recommended_gpus=round_cents(0),
+        usd_hourly=round_cents(measures.usd_hourly),
     )
 
 

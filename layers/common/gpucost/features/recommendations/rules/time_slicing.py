@@ -12,12 +12,12 @@ from typing import Final
 from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import memory_gb
+from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import WorkloadMeasures, estimate_saving, workload_subject
 from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationSubject,
-    format_count,
     round_cents,
 )
 from gpucost.features.recommendations.patches import sharing_patch
@@ -110,7 +110,9 @@ def _plan_sharing(
 
     def nodes(index: int) -> tuple[int, int]:
         """Nodes before and after the change."""
-        return ceil(gpus_before[index] / gpus), ceil((gpus_before[index] - moved[index] + shared[index]) / gpus)
+        # Pods that run one after another within an hour are counted separately, so limit it to the nodes there were.
+        before = min(ceil(gpus_before[index] / gpus), pool.node_counts[index])
+        return before, min(before, ceil((gpus_before[index] - moved[index] + shared[index]) / gpus))
 
     def freed(index: int) -> tuple[float, float]:
         before, after = nodes(index)
@@ -131,32 +133,39 @@ def _plan_sharing(
         measures.hours_with_figures >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE for measures in measured
     )
     more = f" and {len(names) - _GROUPS_SHOWN} more" if len(names) > _GROUPS_SHOWN else ""
-    content = RecommendationContent(
-        "sharing",
-        pool_subject(look_back, pool),
+    pairs = [nodes(index) for index in newest]
+    befores, afters = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    title = (
         f"Let {sum(map(len, names))} pods share {len(names)} GPU{'s' if len(names) > 1 else ''} of node pool "
-        f"{pool.key.node_pool or '(none)'} (time-slicing or MPS, {replicas} replicas): {format_count(before)} "
-        f"{pool.key.instance_type} nodes become {format_count(after)}",
-        saving,
-        pool_evidence(
+        f"{pool.key.node_pool or '(none)'}"
+    )
+    content = RecommendationContent(
+        kind="sharing",
+        subject=pool_subject(look_back, pool),
+        title=title,
+        summary=f"{title}: with time-slicing or MPS of {replicas} replicas, it runs "
+        f"{fewer_nodes_phrase(befores, afters)}",
+        saving=saving,
+        evidence=pool_evidence(
             look_back,
             pool,
             first,
             {
+                "nodes": f"{enough_nodes_fact(befores, afters)} of the newest day",
                 "groups": "; ".join(" + ".join(group) for group in names[:_GROUPS_SHOWN]) + more,
                 "replay": f"{sum(look_back.has_figures[first:])} hours: no GPU above {busiest:.0%} in any",
                 "GPU memory": f"{largest_memory / _GIB:.1f} GiB at most of {memory_gb(model)} GB",
                 "grouping": "exact" if len(pods) <= MAX_EXACT_PODS else "first fit; fewer GPUs may be possible",
             },
         ),
-        "medium" if is_well_observed else "low",
-        "high",
-        _RISK,
-        "high",
-        sharing_patch(pool.key.node_pool, replicas),
-        round_cents(before),
-        round_cents(after),
-        round_cents(mean_pool_cost(look_back, pool, first)),
+        confidence="medium" if is_well_observed else "low",
+        risk="high",
+        risk_note=_RISK,
+        effort="high",
+        patch=sharing_patch(pool.key.node_pool, replicas),
+        current_gpus=round_cents(before),
+        recommended_gpus=round_cents(after),
+        usd_hourly=round_cents(mean_pool_cost(look_back, pool, first)),
     )
     subjects = {
         workload_subject(look_back.cluster, measured[pod.workload_index].history) for group in groups for pod in group

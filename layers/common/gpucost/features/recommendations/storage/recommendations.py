@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
 from gpucost.features.recommendations.model import Recommendation, RecommendationContent, Review
+from gpucost.features.recommendations.plan import offered
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.conditions import Comparison, MissingOr, StartsWith, equals
@@ -27,6 +28,8 @@ from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, ke
 _RECOMMENDATION = TypeAdapter(Recommendation)
 _REVIEW = TypeAdapter(Review)
 _NEWEST = "newest"
+_COMPUTED = {"offer", "alternative_to"}
+"""They depend on the other open recommendations, so they are set when all are read."""
 VERIFIED_RETENTION = timedelta(days=400)
 
 
@@ -41,8 +44,8 @@ class DynamoRecommendations:
         return [_read(item) for item in self._table.query(keys.partition(cluster, "recommendations"))]
 
     def open_savings_on_workloads(self, cluster: str) -> list[RecommendationContent]:
-        """What open recommendations that save money propose for workloads of a cluster."""
-        contents = [each.content for each in self.recommendations(cluster) if each.state == "open"]
+        """What the plan of a cluster's open recommendations proposes for workloads."""
+        contents = [each.content for each in offered(self.recommendations(cluster)) if each.offer == "plan"]
         return [content for content in contents if content.subject.is_workload and content.saving.usd > 0]
 
     def put(self, recommendation: Recommendation) -> Recommendation:
@@ -58,7 +61,7 @@ class DynamoRecommendations:
             **key(keys.partition(saved.content.subject.cluster, "recommendations"), saved.id),
             "v": {"N": str(SCHEMA_VERSION)},
             "n": {"N": str(saved.version)},
-            "b": {"B": zlib.compress(_RECOMMENDATION.dump_json(saved))},
+            "b": {"B": zlib.compress(_RECOMMENDATION.dump_json(saved, exclude=_COMPUTED))},
             **end,
         }
         if recommendation.version:
