@@ -1,6 +1,7 @@
 """A newcomer's questions, answered within a few clicks. Every answer is compared with the API's figures."""
 
 import csv
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,10 +18,15 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
+from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
+from gpucost.features.recommendations.plan import offered
+from gpucost.features.recommendations.routes import build_response
+from gpucost.runtime.json_text import dumps
 from tests.browser.layout_checks import check_layouts
 from tests.browser.shown import change, percent, round_usd, signed_usd, usd
 from tests.browser.site import Site, deployment
 from tests.browser.tabs import Tabs, settled
+from tests.features.recommendations.sample_recommendations import PROPOSED, content
 from tests.records import amount, line, record
 
 SETTINGS = """
@@ -619,3 +625,43 @@ def test_explore_prints_its_filters(newcomer: Callable[..., Newcomer]) -> None:
     page.emulate_media(media="print")
     expect(page.get_by_role("group", name="Filters")).to_contain_text("Business unit is research")
     expect(page.get_by_role("button", name="Remove the filter Business unit research")).to_be_hidden()
+
+
+def test_saving_has_the_same_amount_in_every_view(newcomer: Callable[..., Newcomer], site: Site) -> None:
+    """A pool has a saving on offer, and an alternative with another amount."""
+    pool = next(row["node_pool"] for row in site.ask(f"nodes?{DAY}&limit=2000")["rows"] if row["node"] == "n3")
+    about = RecommendationSubject("west", node_pool=pool, instance_type="p5.48xlarge")
+    saving, cost = Decimal("11174.40"), Decimal("-32058.10")
+    changes = (("consolidate", saving, None), ("pending", cost, Decimal("4160.20")))
+    contents = [
+        dataclasses.replace(
+            content(kind),  # type: ignore[arg-type]
+            subject=about,
+            title=f"Change {pool} by {kind}",
+            saving=dataclasses.replace(PROPOSED.saving, usd=usd),
+            worth_usd=worth,
+        )
+        for kind, usd, worth in changes
+    ]
+    rows = offered(Recommendation(each, "open", BEGIN, BEGIN, BEGIN) for each in contents)
+    response = dumps(build_response(rows, [], lambda _: True))
+    page = newcomer().page
+    page.route(
+        re.compile(r"/v1/recommendations\b"),
+        lambda route: route.fulfill(body=response, content_type="application/json"),
+    )
+    page.reload()
+    shown = round_usd(saving)
+    expect(page.get_by_test_id("offer")).to_have_text(shown)
+    expect(page.get_by_test_id("best").locator("li")).to_contain_text(f"{shown} a month")
+    page.goto(f"{site.address}/#/savings")
+    expect(page.get_by_test_id("on-offer")).to_have_text(shown)
+    expect(page.get_by_test_id("savings").first).to_contain_text(shown)
+    expect(page.get_by_test_id("savings").last).to_contain_text(f"instead of {contents[0].id}")
+    page.goto(f"{site.address}/#/nodes?{DAY}")
+    entry = page.get_by_test_id("remove-now").locator("li").first
+    expect(entry).to_contain_text(f"{shown} a month")
+    assert re.findall(r"\$[\d,.]+\d", entry.inner_text()) == [shown], "no other amount for the same pool"
+    page.goto(f"{site.address}/#/nodes?node=n3&{DAY}")
+    expect(page.get_by_test_id("removal-recommendation")).to_contain_text(f"{shown} a month")
+    expect(page.get_by_test_id("node-removal")).to_have_text("24 of 24")
