@@ -27,10 +27,13 @@ from tests.faults.planted_answers import ANSWER_FAULTS
 from tests.faults.planted_clients import CLIENT_FAULTS
 from tests.faults.planted_clusters import CLUSTER_FAULTS
 from tests.faults.planted_manifests import MANIFEST_FAULTS
+from tests.faults.planted_plans import PLAN_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 from tests.faults.planted_vendors import VENDOR_FAULTS
 
-ALL_FAULTS = (*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS, *CLIENT_FAULTS, *ANSWER_FAULTS)
+ALL_FAULTS = (
+    *FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS, *CLIENT_FAULTS, *ANSWER_FAULTS, *PLAN_FAULTS,
+)  # fmt: skip
 RECORD = REPOSITORY / ".cache" / "faults.json"
 NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 FAILED = {1, 2}

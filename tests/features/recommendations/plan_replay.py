@@ -180,7 +180,8 @@ class Replay:
     def _needed_usd(self, hour: Hour, pool: PoolName, plan: Sequence[RecommendationContent]) -> float:
         """The cost of the GPUs that a pool's pods still hold after all changes, at the pool's rate."""
         rate = hour.cost(pool) / hour.gpus(pool) if hour.gpus(pool) else 0.0
-        total = sum(hour.sizes(pool))
+        # Pods that follow each other in an hour hold the same GPUs, so they never need more than there were.
+        total = min(sum(hour.sizes(pool)), hour.gpus(pool))
         held = {
             content.id: sum(line.allocated_gpu_hours for line in hour.lines[pool] if is_about(line, content)) / SCALE
             for content in plan

@@ -1,7 +1,7 @@
 """The plan of a cluster: changes that can all be made, whose savings add up to the total that is shown."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +14,9 @@ from gpucost.features.recommendations.model import Recommendation, Recommendatio
 from gpucost.features.recommendations.plan import offered
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.routes import recommendation_totals
+from gpucost_devstack.fleet.demo import fleet as demo
 from tests.features.recommendations import simulated_fleet as sim
+from tests.features.recommendations.demo_fleet import hours_of_demo, waits_of_demo
 from tests.features.recommendations.plan_replay import Replay
 from tests.records import use_of
 
@@ -90,16 +92,26 @@ def reviewed(
 ) -> tuple[list[HourRecord], list[Recommendation]]:
     """The hours of a fleet, and what a review recommends, as it is offered."""
     records = list(sim.simulate(loads, HOURS, seed=seed))
-    look_back = LookBack("demo", sim.START, HOURS)
-    look_back.memory_peaks.update(sim.memory(loads, HOURS))
     days: dict[datetime, list[PodWait]] = {sim.START + timedelta(days=day): [] for day in range(30)}
     for day, wait in waits:
         days[sim.START + timedelta(days=day)].append(wait)
-    look_back.add_waits(days)
+    return records, offered_of(records, days, sim.memory(loads, HOURS))
+
+
+def offered_of(
+    records: Sequence[HourRecord | None],
+    waits: Mapping[datetime, Sequence[PodWait]],
+    memory: Mapping[datetime, Mapping[tuple[str, str], float]],
+) -> list[Recommendation]:
+    """What a review of a cluster's hours recommends, as it is offered."""
+    look_back = LookBack("demo", sim.START, HOURS)
+    look_back.memory_peaks.update(memory)
+    look_back.add_waits(waits)
     for record in records:
-        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        if record is not None:
+            look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
     contents = review_cluster(look_back, END, {}).recommendations
-    return records, offered(Recommendation(content, "open", END, END, END) for content in contents)
+    return offered(Recommendation(content, "open", END, END, END) for content in contents)
 
 
 def check_plan(records: Sequence[HourRecord | None], start: datetime, rows: Sequence[Recommendation]) -> None:
@@ -148,6 +160,23 @@ def test_replayed_plan_of_a_random_fleet_saves_the_total(seed: int) -> None:
     records, rows = reviewed(sim.fleet(seed, 12, HOURS), [])
     check_plan(records, sim.START, rows)
     assert {"idle", "fewer-gpus"} <= {row.content.kind for row in rows if row.offer == "plan"}
+
+
+@pytest.mark.nightly  # a minute each
+@pytest.mark.parametrize(
+    ("cluster", "offers"),
+    [
+        (demo.PRODUCTION, {"consolidate": "plan", "add-gpus": "cost", "idle": "plan"}),
+        (demo.RESEARCH, {"pending": "alternative", "off-hours": "plan"}),
+        (demo.BATCH, {"consolidate": "plan", "off-hours": "plan"}),
+    ],
+)
+def test_replayed_plan_of_the_demo_saves_the_total(cluster: str, offers: Mapping[str, str]) -> None:
+    """Its hours are the true ones of its scenario. They vary by weekday, and some have no figures."""
+    records = hours_of_demo(cluster, sim.START, 30)
+    rows = offered_of(records, waits_of_demo(cluster, sim.START, 30), {})
+    check_plan(records, sim.START, rows)
+    assert offers.items() <= {row.content.kind: row.offer for row in rows}.items()
 
 
 def change(
