@@ -25,10 +25,10 @@ from gpucost.core.hour_record import Coverage, Line
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.core.rollups import DAY
+from gpucost.features.alerting.alert_service import AlertService
 from gpucost.features.alerting.hourly_evaluation import estimates_check
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
-from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore

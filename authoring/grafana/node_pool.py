@@ -24,7 +24,7 @@ from authoring.grafana.building import (
 )
 from authoring.grafana.live import Level, query_panel
 from gpucost.core.metering.signals import SUCCESSORS
-from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
+from gpucost.sources.prometheus.node_pool_limits import KUBERNETES_GPU_RESOURCES
 
 _IN_POOL = f'{IN_CLUSTER},node_pool=~"$pool"'
 _POOL = Level("node_pool", _IN_POOL)

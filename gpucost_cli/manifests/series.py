@@ -15,8 +15,8 @@ from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS
 from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
-from gpucost.sources.prometheus.limits import KUBERNETES_GPU_RESOURCES
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
+from gpucost.sources.prometheus.node_pool_limits import KUBERNETES_GPU_RESOURCES
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.manifests import dashboard_metrics

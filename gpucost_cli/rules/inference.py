@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from gpucost.core.metering.inference_servers import CounterKind, InferenceServer, MeanOfCounters
 from gpucost.settings.inference import InferenceSettings
-from gpucost.sources.prometheus.inference import COPY_LABELS
 from gpucost.sources.prometheus.queries import Queries
+from gpucost.sources.prometheus.server_counters import COPY_LABELS
 from gpucost_cli.rules.promql import (
     Rule,
     equals,

@@ -14,9 +14,9 @@ import simplejson
 from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, Route, expect
 
+from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from tests.browser.layout_checks import check_layouts
 from tests.browser.shown import percent, round_usd, rounded, usd

@@ -29,7 +29,7 @@ from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

@@ -13,8 +13,15 @@ from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, build_record
+from gpucost.core.costs_by_model import (
+    InferenceRules,
+    ModelSum,
+    TokenLoad,
+    TokenWeights,
+    costs_by_model,
+    load_percentiles,
+)
 from gpucost.core.hour_record import Line, ModelHour
-from gpucost.core.inference import InferenceRules, ModelSum, TokenLoad, TokenWeights, costs_by_model, load_percentiles
 from gpucost.core.ledger import content_digest
 from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter

@@ -4,8 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Costs
+from gpucost.core.costs_by_model import (
+    InferenceRules,
+    ModelSum,
+    TokenWeights,
+    condensed,
+    costs_by_model,
+    with_bounded_names,
+)
 from gpucost.core.hour_record import ModelHour
-from gpucost.core.inference import InferenceRules, ModelSum, TokenWeights, condensed, costs_by_model, with_bounded_names
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.observations import CounterSeries
 from gpucost.core.model_names import MAX_LENGTH, MAX_NAMES_OF_POD, MAX_NAMES_OF_UNIT, OTHERS, bounded_names

@@ -9,8 +9,8 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
+from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
-from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Notification

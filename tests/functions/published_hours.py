@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
+from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.rollups import DAY
@@ -23,7 +23,7 @@ from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from gpucost_devstack.aws import local_client

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from gpucost.api.app import build_app
 from gpucost.container import Container
 from gpucost.core.access import FULL_ACCESS, IamCaller, Scope, TokenCaller, principal_of, scope_of_roles
+from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.errors import SettingsError
-from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.opencost.routes import NOT_STORED
 from gpucost.http.access import caller_of, required_role

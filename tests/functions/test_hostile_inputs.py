@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.costs_by_model import ModelSum, TokenWeights
 from gpucost.core.errors import InvalidMessageError, SettingsError, SourceError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR
-from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.pipeline.attribute import compute_hours

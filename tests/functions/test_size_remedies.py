@@ -24,7 +24,7 @@ from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.model import Recommendation, RecommendationKind, RecommendationSubject
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.reports.cost_reader import MAX_CELLS, MAX_LINES
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.main import main
 from tests.features.recommendations.sample_recommendations import PROPOSED

@@ -10,7 +10,7 @@ import pytest
 
 from gpucost.features.exports.exported_days import FileFormat, object_key
 from gpucost.features.exports.focus_columns import COLUMNS, ColumnTypes
-from gpucost.features.exports.inference import INFERENCE_COLUMNS
+from gpucost.features.exports.inference_table import INFERENCE_COLUMNS
 from gpucost.runtime.messages import ExportDue, read_message
 from gpucost.storage import keys
 from gpucost_devstack.template import REPOSITORY

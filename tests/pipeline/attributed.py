@@ -7,17 +7,17 @@ from functools import partial
 
 from gpucost.core.amounts import to_decimal
 from gpucost.pipeline.attribute import AttributeService, MetricsReaderFactory
-from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
+from gpucost.pipeline.record_limits import LimitsRecorder
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore

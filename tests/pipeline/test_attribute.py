@@ -16,7 +16,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.limits import Limits
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import check_hour, check_retention
-from gpucost.pipeline.limits import LimitsRecorder
+from gpucost.pipeline.record_limits import LimitsRecorder
 from gpucost.runtime.messages import AttributionOrigin, HoursDue
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import parse_settings
@@ -24,7 +24,7 @@ from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import parse_duration
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable

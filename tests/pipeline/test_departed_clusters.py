@@ -19,7 +19,7 @@ from gpucost.features.exports.listing import ExportListing
 from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger

@@ -16,13 +16,13 @@ from gpucost.core.hours import HOUR, format_timestamp, hours_between, month_boun
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.query.periods import Granularity
 from gpucost.core.rollups import DAY
+from gpucost.features.opencost.allocation_service import AllocationQuery, AllocationService
 from gpucost.features.opencost.filters import Filter
-from gpucost.features.opencost.service import AllocationQuery, AllocationService
 from gpucost.pipeline.backfill import Backfill
 from gpucost.pipeline.months import Adjustments, MonthService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger

@@ -15,7 +15,7 @@ from functions.attribute import app
 from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
-from gpucost.features.recommendations.service import SPARE_SECONDS, ReviewService
+from gpucost.features.recommendations.review_service import SPARE_SECONDS, ReviewService
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
 from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods

@@ -12,13 +12,13 @@ import pytest
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_STEP
 from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.pipeline.limits import LimitsRecorder
+from gpucost.pipeline.record_limits import LimitsRecorder
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from tests.conftest import DynamoTable
 from tests.prometheus_clients import PrometheusClients, client_without_waits
 from tests.system.timeline import HOUR, Timeline

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.costs_by_model import InferenceRules, ModelSum, TokenWeights, costs_by_model
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.inference import InferenceRules, ModelSum, TokenWeights, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.reports.inference import parse_inference_query, read_models
+from gpucost.reports.model_costs import parse_inference_query, read_models
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.period_totals import PeriodTotals
 from tests.records import line

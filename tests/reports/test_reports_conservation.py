@@ -25,7 +25,7 @@ from gpucost.core.query.grouping import GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table
 from tests.features.recommendations import small_fleets

@@ -18,7 +18,7 @@ from gpucost.features.recommendations.sources.waiting_pods import PrometheusWait
 from gpucost.pipeline.attribute import AttributedHour, compute_hours
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import ClusterReader
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from tests.cases import tried
 from tests.golden.scenarios.fleet import BASE

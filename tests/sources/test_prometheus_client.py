@@ -15,8 +15,8 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import MAX_ATTEMPTS, PrometheusClient, parse_duration
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.sources.prometheus.memory_budget import MAX_RESPONSE_BYTES
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost_cli.doctor import examine_cluster
 from tests.raw_server import Exchange, raw_server
 from tests.recording_server import GOOD, THRESHOLD, Handler, Response, Server, answering

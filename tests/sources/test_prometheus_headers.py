@@ -12,7 +12,7 @@ from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import connect
-from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 from gpucost_cli.doctor import examine_cluster
 from tests.recording_server import recording_server
 

@@ -17,7 +17,7 @@ from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.core.single_node_cluster import observation

@@ -24,7 +24,7 @@ from gpucost.storage import compressed_documents
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.hour_items import _notes
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification

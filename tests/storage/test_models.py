@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from gpucost.core.amounts import Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, build_record
+from gpucost.core.costs_by_model import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR as LENGTH
-from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.pricing.node_costs import Pricing

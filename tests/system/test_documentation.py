@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.core.amounts import Costs, to_fixed_point
+from gpucost.core.costs_by_model import ModelSum, TokenWeights
 from gpucost.core.hour_record import ModelHour, ModelKey
-from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenarios.units_owners_and_claims import worked_example
 from gpucost_devstack.prometheus import running_prometheus

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpucost.runtime.secrets import Secrets
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
-    from gpucost.storage.limits import LimitsStore
+    from gpucost.storage.limits_store import LimitsStore
     from gpucost.storage.ports import SettingsStore, Table
     from gpucost.storage.price_book import PriceStore
     from gpucost.storage.rollups import RollupStore
@@ -142,6 +142,6 @@ class SharedParts:
     @cached_property
     def limits_store(self) -> "LimitsStore":
         """Limits of node pools and quotas of namespaces."""
-        from gpucost.storage.limits import LimitsStore
+        from gpucost.storage.limits_store import LimitsStore
 
         return LimitsStore(self.table)

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from gpucost.container import workload_savings
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.features.alerting.alert_service import AlertService
 from gpucost.features.alerting.hourly_evaluation import estimates_check
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.refusals import RefusedMessageError
-from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore

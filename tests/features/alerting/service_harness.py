@@ -11,10 +11,10 @@ from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.features.alerting.alert_service import AlertService
 from gpucost.features.alerting.hourly_evaluation import estimates_check
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
-from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore

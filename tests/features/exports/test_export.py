@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from gpucost.core.amounts import Costs, Totals
+from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -24,13 +25,12 @@ from gpucost.core.errors import (
 )
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
-from gpucost.core.inference import InferenceRules, costs_by_model
 from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.exports.bucket import S3Bucket
+from gpucost.features.exports.export_service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings

@@ -13,9 +13,9 @@ import pytest
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.hour_record import HourRecord
+from gpucost.features.opencost.allocation_service import AllocationQuery, CalendarUnit
 from gpucost.features.opencost.filters import all_of, parse_filter, parse_list_filters
 from gpucost.features.opencost.properties import Properties
-from gpucost.features.opencost.service import AllocationQuery, CalendarUnit
 from gpucost.features.opencost.windows import parse_duration, parse_window
 from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import EnforcedAws
@@ -172,8 +172,8 @@ def test_response_matches_the_openapi_document(records: list[HourRecord]) -> Non
 
 
 def test_unknown_price_and_utilization_are_null() -> None:
+    from gpucost.features.opencost.allocation_service import Allocation
     from gpucost.features.opencost.responses import allocation_fields
-    from gpucost.features.opencost.service import Allocation
 
     two = amount(2)
     costs = Costs(allocated_gpu_hours=two, unmeasured_gpu_hours=two, unpriced_gpu_hours=two)

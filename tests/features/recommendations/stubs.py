@@ -14,7 +14,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
 from gpucost.features.recommendations.model import Recommendation, Review
-from gpucost.features.recommendations.service import ReviewService
+from gpucost.features.recommendations.review_service import ReviewService
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.runtime.messages import RecommendationsDue

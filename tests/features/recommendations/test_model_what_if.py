@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
+from gpucost.core.costs_by_model import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.hour_record import Line, ModelHour
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.inference import InferenceRules, TokenWeights, costs_by_model
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.recommendations.model_what_if import ApiPrice, CostPair, ModelOutcome, compare_models
 from gpucost.settings_document import SettingsDocumentStore

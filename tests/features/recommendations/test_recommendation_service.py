@@ -10,7 +10,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.features.recommendations.daily_cache import MAX_ROWS, RETENTION, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
-from gpucost.features.recommendations.service import ReviewService
+from gpucost.features.recommendations.review_service import ReviewService
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.storage.ledger import Ledger

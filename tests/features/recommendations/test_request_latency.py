@@ -16,7 +16,7 @@ from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiti
 from gpucost.features.recommendations.history import PodLatency
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.service import ReviewService
+from gpucost.features.recommendations.review_service import ReviewService
 from gpucost.features.recommendations.sources.request_latency import PrometheusRequestLatency
 from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
 from gpucost.runtime.messages import RecommendationsDue

@@ -28,9 +28,9 @@ from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
 from gpucost.features.exports.listing import ExportListing
 from gpucost.features.exports.routes import add_export_routes
+from gpucost.features.opencost.allocation_service import AllocationService
 from gpucost.features.opencost.assets import AssetService
 from gpucost.features.opencost.routes import OpenCostServices, add_opencost_routes
-from gpucost.features.opencost.service import AllocationService
 from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
 from gpucost.features.recommendations.forecast_routes import add_forecast_routes
 from gpucost.features.recommendations.forecasts import ForecastService
@@ -42,9 +42,9 @@ from gpucost.http.parameters import are_unknown_parameters_ignored
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
 from gpucost.http.responses import JSON_CONTENT_TYPE
 from gpucost.reports.access import AccessPolicy
-from gpucost.reports.limits import LimitReports
+from gpucost.reports.limit_reports import LimitReports
 from gpucost.reports.prices import PriceBookListing
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.runtime.gc_control import gc_paused
 
 API_VERSION = "1.0.0"

@@ -13,7 +13,7 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.reports.waste import DEFAULT_TOP_WASTERS
 from gpucost.runtime.json_text import dumps_row
 

@@ -19,7 +19,7 @@ from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import FleetTotals, Instant, NextCursor, PeriodResponse, period_fields, totals_fields
 from gpucost.reports.lines import DEFAULT_LINES, LINE_FILTERS
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.runtime.json_text import dumps_row
 
 

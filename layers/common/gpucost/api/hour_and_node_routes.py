@@ -15,7 +15,7 @@ from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import describe_ok_response, describe_responses, json_response
 from gpucost.reports.nodes import DEFAULT_NODES
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.runtime.json_text import dumps_row
 
 

@@ -25,9 +25,9 @@ from gpucost.http.schemas import (
     coverage_fields,
     period_fields,
 )
-from gpucost.reports.inference import MODEL_FIGURES, ROW_FIGURES, InferenceReport
+from gpucost.reports.model_costs import MODEL_FIGURES, ROW_FIGURES, InferenceReport
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.service import ReportService
+from gpucost.reports.report_service import ReportService
 from gpucost.runtime.json_text import dumps_row
 
 TOKEN_COUNTS = ("prompt_tokens", "generated_tokens", "cached_tokens", "requests")

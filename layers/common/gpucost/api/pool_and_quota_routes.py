@@ -13,7 +13,7 @@ from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Amount, Instant, NullCursor, PeriodResponse, ResponseModel, period_fields
-from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
+from gpucost.reports.limit_reports import LimitReports, PoolRow, QuotaRow
 from gpucost.reports.parameters import QueryParameters
 
 

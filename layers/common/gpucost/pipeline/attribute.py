@@ -39,8 +39,8 @@ from gpucost.core.metering.usage import Usage
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price
 from gpucost.core.rollups import DAY, days_with_hours
-from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
+from gpucost.pipeline.record_limits import LimitsRecorder
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue

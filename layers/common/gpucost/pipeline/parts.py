@@ -8,15 +8,15 @@ from gpucost.shared_parts import SharedParts
 if TYPE_CHECKING:
     from gpucost.pipeline.attribute import AttributeService, MetricsReaderFactory
     from gpucost.pipeline.dispatch import DispatchService
-    from gpucost.pipeline.limits import LimitsReaderFactory
     from gpucost.pipeline.pricing import Pricer
+    from gpucost.pipeline.record_limits import LimitsReaderFactory
     from gpucost.pipeline.refresh_bill import BillRefreshService
     from gpucost.pipeline.refresh_prices import PriceRefreshService
     from gpucost.pipeline.reprice import RepricingService
     from gpucost.pipeline.restate import RestateService
     from gpucost.runtime.deadline import Deadline
     from gpucost.settings import ClusterSettings, CoreSettings
-    from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+    from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
     from gpucost.sources.prometheus.reader import PrometheusReader
 
 
@@ -41,7 +41,7 @@ class PipelineParts(SharedParts):
         """Reads a cluster's limits and quotas; see `metrics_reader`."""
 
         def create_reader(cluster: "ClusterSettings", deadline: "Deadline | None") -> "NodePoolLimitsReader":
-            from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+            from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 
             return NodePoolLimitsReader(cluster, deadline, secret_value=self.secrets.value)
 
@@ -65,7 +65,7 @@ class PipelineParts(SharedParts):
     def attribute_service(self) -> "AttributeService":
         """For `functions/attribute`."""
         from gpucost.pipeline.attribute import AttributeService
-        from gpucost.pipeline.limits import LimitsRecorder
+        from gpucost.pipeline.record_limits import LimitsRecorder
 
         return AttributeService(
             self.settings_store,

@@ -7,9 +7,9 @@ from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
     from gpucost.reports.access import AccessPolicy
-    from gpucost.reports.limits import LimitReports
+    from gpucost.reports.limit_reports import LimitReports
     from gpucost.reports.prices import PriceBookListing
-    from gpucost.reports.service import ReportService
+    from gpucost.reports.report_service import ReportService
 
 
 class ReportParts(SharedParts):
@@ -25,14 +25,14 @@ class ReportParts(SharedParts):
     @cached_property
     def limit_reports(self) -> "LimitReports":
         """For `functions/api`."""
-        from gpucost.reports.limits import LimitReports
+        from gpucost.reports.limit_reports import LimitReports
 
         return LimitReports(self.settings_store, self.ledger, self.limits_store, clock=self.clock)
 
     @cached_property
     def report_service(self) -> "ReportService":
         """For `functions/api`."""
-        from gpucost.reports.service import ReportService
+        from gpucost.reports.report_service import ReportService
 
         return ReportService(
             self.settings_store, self.ledger, self.rollups, self.clock, self.ledger.versions.closed_months

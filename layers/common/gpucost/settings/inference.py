@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec.structs import replace
 from pydantic import Field, model_validator
 
-from gpucost.core.inference import InferenceRules, TokenWeights
+from gpucost.core.costs_by_model import InferenceRules, TokenWeights
 from gpucost.core.metering.inference_servers import (
     GATEWAYS,
     INFERENCE_SERVERS,

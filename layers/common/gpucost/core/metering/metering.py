@@ -43,7 +43,6 @@ from gpucost.core.metering.implausible_samples import (
     format_sample_value,
     is_utilization,
 )
-from gpucost.core.metering.inference import served_tokens
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node, unlabeled_gpus_notes
 from gpucost.core.metering.nvlink_domains import FreeGpus, MinimumJob, minimum_job_gpus, strand_free_gpus
@@ -55,6 +54,7 @@ from gpucost.core.metering.observations import (
     ScrapeTarget,
     Unexplained,
 )
+from gpucost.core.metering.served_tokens import served_tokens
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import Energy, Holding, NodeEnergy, NodeUsage, PodUsage, Usage

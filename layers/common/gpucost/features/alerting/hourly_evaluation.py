@@ -6,10 +6,10 @@ from functools import cached_property
 from operator import itemgetter
 
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
+from gpucost.core.costs_by_model import TokenWeights
 from gpucost.core.errors import GpuCostError
 from gpucost.core.hour_record import Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, Finding
 from gpucost.features.alerting.model import Alert, EvaluationCursor

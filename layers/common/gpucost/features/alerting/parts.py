@@ -8,10 +8,10 @@ from gpucost.shared_parts import SharedParts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gpucost.features.alerting.alert_service import AlertService
     from gpucost.features.alerting.month_budgets import BudgetService
     from gpucost.features.alerting.ports import Notifier, ReadSavings
     from gpucost.features.alerting.queries import AlertQueries
-    from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import SettingsWithAlerts
     from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.spend import DynamoSpendStore
@@ -70,9 +70,9 @@ class AlertingParts(SharedParts):
     @cached_property
     def alert_service(self) -> "AlertService":
         """For `functions/alert`."""
+        from gpucost.features.alerting.alert_service import AlertService
         from gpucost.features.alerting.hourly_evaluation import estimates_check
         from gpucost.features.alerting.ports import RuleInputs
-        from gpucost.features.alerting.service import AlertService
         from gpucost.pipeline.price_age import last_spot_fetch
         from gpucost.runtime.messaging import count_waiting_messages
 

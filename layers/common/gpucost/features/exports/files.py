@@ -8,7 +8,7 @@ from typing import Any
 
 from gpucost.core.errors import SourceError
 from gpucost.features.exports.focus_columns import COLUMNS, ColumnType, ColumnTypes, ColumnValue, Row
-from gpucost.features.exports.inference import INFERENCE_COLUMNS
+from gpucost.features.exports.inference_table import INFERENCE_COLUMNS
 from gpucost.features.exports.ports import HourRows, WrittenFiles
 from gpucost.runtime.json_text import CSV_FORMULA_STARTS
 

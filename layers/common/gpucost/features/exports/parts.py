@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
+    from gpucost.features.exports.export_service import ExportService
     from gpucost.features.exports.listing import ExportListing
     from gpucost.features.exports.ports import ExportBucket
-    from gpucost.features.exports.service import ExportService
     from gpucost.features.exports.storage import DynamoExports
 
 
@@ -34,8 +34,8 @@ class ExportParts(SharedParts):
     @cached_property
     def export_service(self) -> "ExportService":
         """For `functions/export`."""
+        from gpucost.features.exports.export_service import ExportService
         from gpucost.features.exports.files import DuckDbFiles
-        from gpucost.features.exports.service import ExportService
 
         env = self.environment
         return ExportService(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
+    from gpucost.features.opencost.allocation_service import AllocationService
     from gpucost.features.opencost.assets import AssetService
-    from gpucost.features.opencost.service import AllocationService
 
 
 class OpenCostParts(SharedParts):
@@ -16,7 +16,7 @@ class OpenCostParts(SharedParts):
     @cached_property
     def allocation_service(self) -> "AllocationService":
         """For `functions/api`."""
-        from gpucost.features.opencost.service import AllocationService
+        from gpucost.features.opencost.allocation_service import AllocationService
 
         return AllocationService(self.settings_store, self.ledger, self.rollups, clock=self.clock)
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from gpucost.core.errors import ParameterError
 from gpucost.core.hours import HOUR, floor_day
+from gpucost.features.opencost.allocation_service import AllocationQuery, AllocationService, CalendarUnit
 from gpucost.features.opencost.assets import ASSET_FIELDS, AssetQuery
 from gpucost.features.opencost.filters import all_of, parse_filter, parse_list_filters
 from gpucost.features.opencost.properties import parse_aggregate
-from gpucost.features.opencost.service import AllocationQuery, AllocationService, CalendarUnit
 from gpucost.features.opencost.windows import DAY, parse_step, parse_window
 
 Parsed = TypeVar("Parsed")

@@ -9,10 +9,10 @@ from pydantic.alias_generators import to_camel
 
 from gpucost.core.amounts import SCALE, quantize, to_decimal
 from gpucost.core.hours import HOUR
+from gpucost.features.opencost.allocation_service import Allocation
 from gpucost.features.opencost.assets import CATEGORY, NODE_TYPE, PROVIDER, Asset
 from gpucost.features.opencost.properties import Properties
 from gpucost.features.opencost.schemas import AllocationSummary, OpenCostAllocation
-from gpucost.features.opencost.service import Allocation
 
 _ZERO_FIELDS = dict.fromkeys(
     to_camel(name) for name, field in OpenCostAllocation.model_fields.items() if field.annotation is Decimal

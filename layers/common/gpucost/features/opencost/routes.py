@@ -14,12 +14,12 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from msgspec import Struct
 
+from gpucost.features.opencost.allocation_service import NARROWER_QUERY, AllocationService
 from gpucost.features.opencost.assets import AssetService
 from gpucost.features.opencost.parameters import AllocationParameters, AssetParameters
 from gpucost.features.opencost.queries import parse_allocation_query, parse_asset_query, parse_flag
 from gpucost.features.opencost.responses import allocation_fields, asset_fields, summary_fields
 from gpucost.features.opencost.schemas import AllocationResponse, AssetResponse, ConfigsResponse, SummaryResponse
-from gpucost.features.opencost.service import NARROWER_QUERY, AllocationService
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.parameters import ignores_unknown_parameters
 from gpucost.http.problems import problem_response

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from gpucost.core.amounts import SCALE, Costs, quantize, to_decimal
+from gpucost.core.costs_by_model import MILLION, ModelSum, TokenWeights, full_use_share
 from gpucost.core.hour_record import ModelHour
-from gpucost.core.inference import MILLION, ModelSum, TokenWeights, full_use_share
 from gpucost.features.recommendations.what_if import is_named_gpu
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
     from gpucost.features.recommendations.forecasts import ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
-    from gpucost.features.recommendations.service import ReviewService
+    from gpucost.features.recommendations.review_service import ReviewService
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 
 
@@ -44,7 +44,7 @@ class RecommendationParts(SharedParts):
             request_latency_cache,
             waiting_pods_cache,
         )
-        from gpucost.features.recommendations.service import ReviewService
+        from gpucost.features.recommendations.review_service import ReviewService
         from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
         from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
+from gpucost.core.costs_by_model import ModelSum
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import ModelHour
 from gpucost.core.hours import floor_day
-from gpucost.core.inference import ModelSum
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.features.recommendations.model_what_if import ApiPrice, ModelOutcome, compare_models
 from gpucost.features.recommendations.what_if import MoveToSlices, SliceMoveOutcome, calculate_move

@@ -17,7 +17,6 @@ from gpucost.sources.prometheus.devices import Devices
 from gpucost.sources.prometheus.energy import Energy
 from gpucost.sources.prometheus.families import LOOK_AROUND, ClusterMetrics, Family, HourReading, Query
 from gpucost.sources.prometheus.fractions import Fractions
-from gpucost.sources.prometheus.inference import Counters
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.node_hardware import InstanceLookup, NodeTypes
 from gpucost.sources.prometheus.nodes import Nodes
@@ -26,6 +25,7 @@ from gpucost.sources.prometheus.queries import Queries
 from gpucost.sources.prometheus.resource_claims import Claims
 from gpucost.sources.prometheus.scrape_times import ExporterScrapes
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
+from gpucost.sources.prometheus.server_counters import Counters
 from gpucost.sources.prometheus.sharding import ShardedClient
 from gpucost.sources.prometheus.witnesses import ContradictedSignals
 

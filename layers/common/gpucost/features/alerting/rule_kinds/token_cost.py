@@ -9,8 +9,8 @@ from urllib.parse import quote
 from msgspec import Struct
 from pydantic import Field
 
+from gpucost.core.costs_by_model import ModelSum, TokenWeights
 from gpucost.core.hour_record import ModelHour
-from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost.features.alerting.findings import Finding, Subject
 from gpucost.features.alerting.formatting import NOT_AVAILABLE, FigureFormatter, format_threshold, matching_exactly
 from gpucost.features.alerting.rule_kinds.base import (

@@ -14,8 +14,8 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
 from gpucost.settings.inference import InferenceSettings
 from gpucost.sources.prometheus.connection import ClusterReader
-from gpucost.sources.prometheus.inference import COPY_LABELS
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL, union
+from gpucost.sources.prometheus.server_counters import COPY_LABELS
 from gpucost.sources.prometheus.tables import parse_number
 
 _DAY = timedelta(days=1)

@@ -17,7 +17,7 @@ from gpucost.reports.cost_reader import MAX_LINES
 from gpucost.reports.parameters import QueryParameters, select_clusters
 from gpucost.reports.published_until import PublishedUntil
 from gpucost.reports.scoped import scoped_hours
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 MAX_ROWS = 10_000

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct, field
 
 from gpucost.core.amounts import Costs
+from gpucost.core.costs_by_model import TokenWeights
 from gpucost.core.errors import (
     ConflictError,
     InvalidInputError,
@@ -23,12 +24,11 @@ from gpucost.core.errors import (
 )
 from gpucost.core.hour_record import HourRecord, ModelHour
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.inference import TokenWeights
 from gpucost.core.ledger import HourSummary
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
 from gpucost.features.exports.focus import focus_rows
-from gpucost.features.exports.inference import inference_rows
+from gpucost.features.exports.inference_table import inference_rows
 from gpucost.features.exports.ports import ExportBucket, ExportWriter, HourRows
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue

@@ -9,10 +9,10 @@ from gpucost.core.hours import HOUR, consecutive_runs
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, CoreSettings
-from gpucost.storage.limits import LimitsStore
+from gpucost.storage.limits_store import LimitsStore
 
 if TYPE_CHECKING:
-    from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+    from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
 
 LimitsReaderFactory = Callable[[ClusterSettings, Deadline | None], "NodePoolLimitsReader"]
 """Creates the reader of a cluster's limits; the deadline applies to all of its queries together."""

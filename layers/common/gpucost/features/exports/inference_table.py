@@ -9,9 +9,9 @@ docs/how-to/exports.md describes each column, and docs/decisions/0091 explains t
 from collections.abc import Iterator, Sequence
 
 from gpucost.core.amounts import Costs, quantize
+from gpucost.core.costs_by_model import ModelSum, TokenWeights
 from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour, ModelKey
 from gpucost.core.hours import HOUR
-from gpucost.core.inference import ModelSum, TokenWeights
 from gpucost.core.ledger import Manifest
 from gpucost.features.exports.focus_columns import Row, column_types
 

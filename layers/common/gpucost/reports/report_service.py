@@ -7,18 +7,18 @@ from msgspec.structs import replace
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
+from gpucost.core.costs_by_model import ModelSum
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between, month_of
-from gpucost.core.inference import ModelSum
 from gpucost.core.ledger import ClosedMonth, Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
 from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader
-from gpucost.reports.inference import InferenceReport, parse_inference_query, read_models
 from gpucost.reports.lines import LineReports
+from gpucost.reports.model_costs import InferenceReport, parse_inference_query, read_models
 from gpucost.reports.nodes import NodeReports, NodeRow
 from gpucost.reports.pages import ReportPage, batch_of, positions_of_page, row_of
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from gpucost.core.costs_by_model import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, condensed, load_percentiles
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, ModelHour
-from gpucost.core.inference import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, condensed, load_percentiles
 from gpucost.core.query.cost_query import CostQuery, parse_sort
 from gpucost.core.query.dimensions import MODEL_DIMENSIONS, GroupKey, parse_group_by
 from gpucost.core.query.filters import matches_all, parse_filter
