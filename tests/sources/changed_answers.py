@@ -17,7 +17,7 @@ from tests.golden.scenarios.fleet import BASE
 CLUSTERS = (
     "hami-quarters", "hami-old-names-with-cores", "processes-several", "energy-idle", "worked-example",
     "claims-dynamic-mig-on-premises", "mix-vgpus-3", "runai-reservation", "neuron-inf2", "amd-cpx-labeled",
-    "mig-mixed-a30", "sharer-labels-flip", "handed-on-in-a-short-gap", "life-over-hours",
+    "mig-mixed-a30", "sharer-labels-flip", "gpu-passed-on-in-a-short-gap", "pod-over-hours",
 )  # fmt: skip
 """Recorded clusters with few series, which together need every reader."""
 NOW = BASE + 5 * HOUR
@@ -50,6 +50,7 @@ class RecordedAnswers:
                 rows = [{"metric": recorded.get(str(row[0]), row[0]), "values": row[1]} for row in answer["rows"]]
                 entry = (path, frozenset(_WORD.findall(query)), frozenset(times), _document(answer["type"], rows))
                 self._answers.setdefault(cluster, []).append(entry)
+        assert self._answers.keys() == {*names}, "each cluster has answers in the recording"
         self._cache: dict[tuple[str, ...], str] = {}
 
     def answer(self, path: str, form: Mapping[str, str]) -> str:
