@@ -106,7 +106,8 @@ class BudgetService:
             if projected is None:
                 least = months.least_cost(unit, until, end)
                 projected = least if least is not None and least > budget else None
-            rows.append(UnitBudget(unit, budget, months.spent(unit) or Decimal(0), projected))
+            spent = months.spent(unit) or Decimal(0)  # never None, because each of these months was summed
+            rows.append(UnitBudget(unit, budget, spent, projected))
         rows.sort(key=lambda row: -max(row.spent_usd, row.projected_usd or row.spent_usd) / row.budget_usd)
         return MonthBudgets(start, end, until, next(iter(currencies), settings.pricing.currency), tuple(rows))
 
