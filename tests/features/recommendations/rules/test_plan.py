@@ -18,6 +18,7 @@ from gpucost_devstack.fleet.demo import fleet as demo
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.demo_fleet import hours_of_demo, waits_of_demo
 from tests.features.recommendations.plan_replay import Replay
+from tests.features.recommendations.sample_recommendations import PROPOSED
 from tests.records import use_of
 
 HOURS = 720
@@ -189,9 +190,9 @@ def change(
         if name
         else RecommendationSubject("demo", node_pool="gpu", instance_type="p5.48xlarge", resource=resource)
     )
-    saving = replace(BASE.saving, usd=Decimal(usd))
+    saving = replace(PROPOSED.saving, usd=Decimal(usd))
     return replace(
-        BASE, kind=kind, subject=about, saving=saving, pools=pools, part_of=part_of,  # type: ignore[arg-type]
+        PROPOSED, kind=kind, subject=about, saving=saving, pools=pools, part_of=part_of,  # type: ignore[arg-type]
         worth_usd=None if worth is None else Decimal(worth), recommended_gpus=Decimal(3 if usd < 0 else 1),
     )  # fmt: skip
 
@@ -199,17 +200,6 @@ def change(
 def offers(*contents: RecommendationContent) -> dict[str, tuple[str | None, str]]:
     rows = offered(Recommendation(content, "open", END, END, END) for content in contents)
     return {row.content.kind: (row.offer, row.alternative_to.rpartition("-")[0]) for row in rows}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _base() -> None:
-    """One real recommendation, of which the others are changed copies."""
-    global BASE  # noqa: PLW0603 - it takes a second to compute
-    _, rows = reviewed([sim.Load("a", lambda _: 0.0, lambda _: 1)], [])
-    BASE = rows[0].content
-
-
-BASE: RecommendationContent
 
 
 def test_pool_gets_either_fewer_or_more_nodes_and_what_is_worth_more() -> None:
