@@ -23,17 +23,7 @@ from typing import NamedTuple
 
 from gpucost_devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
-from tests.faults.planted_answers import ANSWER_FAULTS
-from tests.faults.planted_clients import CLIENT_FAULTS
-from tests.faults.planted_clusters import CLUSTER_FAULTS
-from tests.faults.planted_manifests import MANIFEST_FAULTS
-from tests.faults.planted_plans import PLAN_FAULTS
-from tests.faults.planted_rules import RULES_FAULTS
-from tests.faults.planted_vendors import VENDOR_FAULTS
 
-ALL_FAULTS = (
-    *FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS, *VENDOR_FAULTS, *CLUSTER_FAULTS, *CLIENT_FAULTS, *ANSWER_FAULTS, *PLAN_FAULTS,
-)  # fmt: skip
 RECORD = REPOSITORY / ".cache" / "faults.json"
 NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 FAILED = {1, 2}
@@ -50,7 +40,7 @@ class Trial(NamedTuple):
 def main() -> None:
     """Run the faults whose description contains any of the arguments; all of them without arguments."""
     words = sys.argv[1:]
-    faults = [fault for fault in ALL_FAULTS if not words or any(word in fault.mistake for word in words)]
+    faults = [fault for fault in FAULTS if not words or any(word in fault.mistake for word in words)]
     for fault in faults:
         count = (REPOSITORY / fault.file).read_text(encoding="utf-8").count(fault.original)
         if count != 1:

@@ -3,11 +3,10 @@
 import pytest
 
 from gpucost_devstack.template import REPOSITORY
-from tests.faults.__main__ import ALL_FAULTS
-from tests.faults.planted import Fault
+from tests.faults.planted import FAULTS, Fault
 
 
-@pytest.mark.parametrize("fault", ALL_FAULTS, ids=lambda fault: fault.mistake)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.mistake)
 def test_faults_original_text_occurs_once(fault: Fault) -> None:
     text = (REPOSITORY / fault.file).read_text(encoding="utf-8")
     assert text.count(fault.original) == 1
