@@ -71,8 +71,7 @@ def aws_tables(regions: list[str]) -> tuple[str, dict[str, RegionPrices]]:
     types = [name for name in (*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE) if INSTANCE_TYPE.fullmatch(name)]
     tables = {
         region: RegionPrices(
-            f"{now:%Y-%m-%d}",
-            _amounts(price_list.fetch(region, types, ["linux"], tenancy="Shared", now=now)),
+            f"{now:%Y-%m-%d}", _amounts(price_list.fetch(region, types, ["linux"], tenancy="Shared", now=now))
         )
         for region in regions
     }

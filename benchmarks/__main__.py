@@ -18,9 +18,22 @@ from rich.console import Console
 from benchmarks.figures import Figure, as_json, table
 
 PARTS = (
-    "hour", "inference", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export",
-    "recommendations", "cold_start", "sizes", "growth", "aws_cost", "page",
-)  # fmt: skip
+    "hour",
+    "inference",
+    "opencost",
+    "end_to_end",
+    "restatement",
+    "ledger",
+    "reports",
+    "alerts",
+    "export",
+    "recommendations",
+    "cold_start",
+    "sizes",
+    "growth",
+    "aws_cost",
+    "page",
+)
 _RUN_PART = (
     "import json, sys; from importlib import import_module; from pathlib import Path;"
     "from benchmarks.figures import as_json;"
@@ -68,13 +81,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Console(width=None if sys.stdout.isatty() else 120).print(table(figures_by_part))
     machine = {"processors": os.cpu_count(), "architecture": platform.machine(), "python": platform.python_version()}
     outcomes = [figure.is_met() for figures in figures_by_part.values() for figure in figures if figure.aim is not None]
-    print(f"{sum(map(bool, outcomes))} of {len(outcomes)} aims met; {machine['processors']} processors, "
-          f"load {' to '.join(f'{load:.1f}' for load in _loads(parts))}, Python {machine['python']}")  # fmt: skip
+    print(
+        f"{sum(map(bool, outcomes))} of {len(outcomes)} aims met; {machine['processors']} processors, "
+        f"load {' to '.join(f'{load:.1f}' for load in _loads(parts))}, Python {machine['python']}"
+    )
     if options.json:
         report = {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"), "quick": options.quick, "machine": machine,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "quick": options.quick,
+            "machine": machine,
             "parts": {name: {**parts[name], "figures": as_json(figures)} for name, figures in figures_by_part.items()},
-        }  # fmt: skip
+        }
         options.json.write_text(json.dumps(report, indent=2) + "\n")
     return int(any(part["failed"] for part in parts.values()))
 

@@ -92,15 +92,17 @@ def document() -> str:
     ]
     rules += [{"rule": "idle-workload", "gpus": gpus, "utilization_percent": 10} for gpus in (4, 8)]
     rules += [{"rule": "unallocated", "usd_per_hour": 500}, {"rule": "data", "coverage": 0.5}, {"rule": "digest"}]
-    return json.dumps({
-        "clusters": [{"name": CLUSTER, "prometheus": {"url": "http://127.0.0.1:9"}}],
-        "pricing": {"source": "constant", "gpu_hourly_usd": 12},
-        "business_units": [{"name": unit_name(i), "namespaces": [f"team-{i:03d}-*"]} for i in range(UNITS)],
-        "alerts": {
-            "rules": [{"name": f"rule-{number}", **rule} for number, rule in enumerate(rules)],
-            "receivers": [{"type": "email"}],
-        },
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "clusters": [{"name": CLUSTER, "prometheus": {"url": "http://127.0.0.1:9"}}],
+            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+            "business_units": [{"name": unit_name(i), "namespaces": [f"team-{i:03d}-*"]} for i in range(UNITS)],
+            "alerts": {
+                "rules": [{"name": f"rule-{number}", **rule} for number, rule in enumerate(rules)],
+                "receivers": [{"type": "email"}],
+            },
+        }
+    )
 
 
 def unit_name(number: int) -> str:
@@ -164,9 +166,18 @@ class _Days(RollupStore):
 def _manifest(hour: datetime) -> Manifest:
     run = f"1-{random.Random(str(hour)).randrange(16**16):016x}"
     return Manifest(
-        CLUSTER, hour, "complete", 1, run, 1, Coverage(Decimal(1), Decimal("0.987654321")), 0, None, hour + HOUR,
+        CLUSTER,
+        hour,
+        "complete",
+        1,
+        run,
+        1,
+        Coverage(Decimal(1), Decimal("0.987654321")),
+        0,
+        None,
+        hour + HOUR,
         summary_expires_at=hour + HOUR,  # the sums of past hours are read from the days only
-    )  # fmt: skip
+    )
 
 
 def _usual(today: Costs, *, is_unusual: bool) -> Costs:
@@ -205,9 +216,14 @@ class Fleet:
         """Send the message that an hour is published."""
         hour = self.end + HOUR * number
         message = HourPublished(
-            cluster=CLUSTER, hour=hour, status="complete", record_version=1, settings_version=1, origin="schedule",
+            cluster=CLUSTER,
+            hour=hour,
+            status="complete",
+            record_version=1,
+            settings_version=1,
+            origin="schedule",
             correlation_id="b",
-        )  # fmt: skip
+        )
         return self._measure(lambda service: service.handle_hour_published(message), hour + HOUR)
 
     def tick(self, number: int) -> CallCost:

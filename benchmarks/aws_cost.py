@@ -58,15 +58,21 @@ PRICES = {
 }
 """us-east-1, on-demand, arm64: the pricing pages of each service (`PAGES`), as published for 2025; DynamoDB's are those
 since 1 November 2024."""
-INFREQUENT_ACCESS = {
-    **PRICES, "dynamodb_write": 0.78e-6, "dynamodb_read": 0.155e-6, "dynamodb_gb_month": 0.10,
-}  # fmt: skip
+INFREQUENT_ACCESS = {**PRICES, "dynamodb_write": 0.78e-6, "dynamodb_read": 0.155e-6, "dynamodb_gb_month": 0.10}
 """The same with DynamoDB's Standard-Infrequent Access (parameter TableClass), of which no storage is free."""
 PAGES = {
-    "dynamodb": "dynamodb/pricing/on-demand", "lambda": "lambda/pricing", "sqs": "sqs/pricing", "sns": "sns/pricing",
-    "scheduler": "eventbridge/pricing", "http_api": "api-gateway/pricing", "logs": "cloudwatch/pricing",
-    "metric": "cloudwatch/pricing", "alarm": "cloudwatch/pricing", "amp": "prometheus/pricing", "s3": "s3/pricing",
-}  # fmt: skip
+    "dynamodb": "dynamodb/pricing/on-demand",
+    "lambda": "lambda/pricing",
+    "sqs": "sqs/pricing",
+    "sns": "sns/pricing",
+    "scheduler": "eventbridge/pricing",
+    "http_api": "api-gateway/pricing",
+    "logs": "cloudwatch/pricing",
+    "metric": "cloudwatch/pricing",
+    "alarm": "cloudwatch/pricing",
+    "amp": "prometheus/pricing",
+    "s3": "s3/pricing",
+}
 """Under https://aws.amazon.com/, by the first word of a price's name."""
 GPU_HOURLY = (2.50, 4.00)
 """USD per GPU-hour, for the bill's share of the spend: roughly an H100, reserved and on demand."""
@@ -299,9 +305,10 @@ def page(measurements: Mapping[int, Measured]) -> str:
     totals = {gpus: sum(parts.values()) for gpus, parts in costs.items()}
     shares = [
         f"| share of the GPU spend at ${price:.2f} a GPU-hour | | "
-        + " | ".join(f"{share(gpus, measured, price):.4%}" for gpus, measured in measurements.items()) + " |"
+        + " | ".join(f"{share(gpus, measured, price):.4%}" for gpus, measured in measurements.items())
+        + " |"
         for price in GPU_HOURLY
-    ]  # fmt: skip
+    ]
     pages = ", ".join(f"<https://aws.amazon.com/{price_page}/>" for price_page in sorted(set(PAGES.values())))
     units = [
         f"| {gpus:,} | {measured.write_units_an_hour:,.0f} | {measured.read_units_an_hour:,.0f} | "
@@ -309,32 +316,34 @@ def page(measurements: Mapping[int, Measured]) -> str:
         f"{stored_gb(Fleet(clusters=1), measured):.1f} |"
         for gpus, measured in measurements.items()
     ]
-    return "\n".join([
-        "# What it costs on AWS",
-        "",
-        "This page is for people who plan a deployment. `python -m benchmarks.aws_cost --write` writes it; do not "
-        "edit it. The cost is in USD per month of 730 hours, for one cluster with one GPU per pod, 200 business "
-        "units and 200 month-long reports a day. It is the cost in the long run, when as much data expires as "
-        "is written, without AWS's free tier. Amazon's DynamoDB Local reports the units and bytes of an hour and a "
-        "day of this size. All figures are random with twelve digits; real ones compress better. Seconds of "
-        "Lambda and bytes of exports are scaled from measurements at 10,000 pods. Queries read 290 samples per "
-        "pod and hour.",
-        "",
-        f"Prices are AWS's for us-east-1, on demand, arm64, as published for 2025: {pages}.",
-        "",
-        f"| USD a month | price per unit | {head} |",
-        "| --- | ---: |" + " ---: |" * len(measurements),
-        *rows,
-        "| **a month** | | " + " | ".join(f"**{totals[gpus]:.2f}**" for gpus in measurements) + " |",
-        *shares,
-        "",
-        f"The aim is less than {AIM:.2%} of the GPU spend.",
-        "",
-        "| GPUs | write units an hour | read units an hour | write units a day | read units a day | GB stored |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
-        *units,
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# What it costs on AWS",
+            "",
+            "This page is for people who plan a deployment. `python -m benchmarks.aws_cost --write` writes it; do not "
+            "edit it. The cost is in USD per month of 730 hours, for one cluster with one GPU per pod, 200 business "
+            "units and 200 month-long reports a day. It is the cost in the long run, when as much data expires as "
+            "is written, without AWS's free tier. Amazon's DynamoDB Local reports the units and bytes of an hour and a "
+            "day of this size. All figures are random with twelve digits; real ones compress better. Seconds of "
+            "Lambda and bytes of exports are scaled from measurements at 10,000 pods. Queries read 290 samples per "
+            "pod and hour.",
+            "",
+            f"Prices are AWS's for us-east-1, on demand, arm64, as published for 2025: {pages}.",
+            "",
+            f"| USD a month | price per unit | {head} |",
+            "| --- | ---: |" + " ---: |" * len(measurements),
+            *rows,
+            "| **a month** | | " + " | ".join(f"**{totals[gpus]:.2f}**" for gpus in measurements) + " |",
+            *shares,
+            "",
+            f"The aim is less than {AIM:.2%} of the GPU spend.",
+            "",
+            "| GPUs | write units an hour | read units an hour | write units a day | read units a day | GB stored |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: |",
+            *units,
+            "",
+        ]
+    )
 
 
 def figures(quick: bool) -> list[Figure]:

@@ -27,9 +27,14 @@ from gpucost_devstack.functions import WORKER
 from gpucost_devstack.template import REPOSITORY
 
 EVENTS = {
-    "DispatchFunction": "schedule", "AlertFunction": "tick", "PricesFunction": "prices", "ExportFunction": "export",
-    "RecommendFunction": "recommend", "AttributeFunction": "hours", "ApiFunction": "api-costs",
-}  # fmt: skip
+    "DispatchFunction": "schedule",
+    "AlertFunction": "tick",
+    "PricesFunction": "prices",
+    "ExportFunction": "export",
+    "RecommendFunction": "recommend",
+    "AttributeFunction": "hours",
+    "ApiFunction": "api-costs",
+}
 AIMS = {"AttributeFunction": 1.85, "DispatchFunction": 1.55, "ApiFunction": 2.15}
 SNAPSHOT_AIM = 0.67
 QUIET = {"POWERTOOLS_LOG_LEVEL": "CRITICAL"}
@@ -92,15 +97,17 @@ def measure(built: Path, rounds: int) -> list[Figure]:
             )
             took = {
                 name: start(
-                    function_entry(built, name)[1], events / f"{event}.json",
+                    function_entry(built, name)[1],
+                    events / f"{event}.json",
                     {**deployed.environments[name], **client_environment(endpoint), **QUIET},
                 )
                 for name, event in EVENTS.items()
-            }  # fmt: skip
+            }
             of_snapshot = start(
-                function_entry(built, "ApiFunction")[1], events / "api-costs.json",
+                function_entry(built, "ApiFunction")[1],
+                events / "api-costs.json",
                 {**deployed.environments["ApiFunction"], **client_environment(endpoint), **SNAPSHOT},
-            )  # fmt: skip
+            )
             if number:  # the first warms the disk
                 floor.append(bare.whole)
                 with_named.append(with_packages.whole)
@@ -127,8 +134,11 @@ def imports(built: Path, name: str, most: int = 25) -> list[tuple[float, str]]:
     for _ in range(5):
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-B", "-X", "importtime", "-c", code],
-            capture_output=True, text=True, check=True, env=environment,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         for microseconds, module in re.findall(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)", done.stderr):
             runs.setdefault(module, []).append(int(microseconds) / 1000)
     return sorted(((median(took), module) for module, took in runs.items()), reverse=True)[:most]

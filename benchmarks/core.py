@@ -62,20 +62,49 @@ def observation(pods: int, units: int) -> Observation:
         for n in range(-(-pods // PODS_PER_NODE))
     )
     observations = tuple(
-        PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", f"node-{i // PODS_PER_NODE}", REQUEST, None,
-                       workload=f"app-{i // 4}", labels={"label_team": f"team-{i % units}", "label_app": "train"})
+        PodObservation(
+            f"team-{i % units}",
+            f"pod-{i}",
+            f"uid-{i:012d}",
+            f"node-{i // PODS_PER_NODE}",
+            REQUEST,
+            None,
+            workload=f"app-{i // 4}",
+            labels={"label_team": f"team-{i % units}", "label_app": "train"},
+        )
         for i in range(pods)
-    )  # fmt: skip
+    )
     devices = tuple(
         DeviceSeries(
-            node=pod.node, uuid=f"GPU-{i}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
-            pod=pod.pod, uid="", slot="", resource_claim="", scrape_target="d", scale=Decimal(1), signal_rank=0,
-            sample_count=60, sample_sum=60 * Decimal(i % 100) / 100,
+            node=pod.node,
+            uuid=f"GPU-{i}",
+            mig_instance="",
+            mig_profile="",
+            model=MODEL,
+            namespace=pod.namespace,
+            pod=pod.pod,
+            uid="",
+            slot="",
+            resource_claim="",
+            scrape_target="d",
+            scale=Decimal(1),
+            signal_rank=0,
+            sample_count=60,
+            sample_sum=60 * Decimal(i % 100) / 100,
         )
         for i, pod in enumerate(observations)
-    )  # fmt: skip
-    return Observation("large", HOUR, {"k": scrapes}, observations, nodes, devices, {"d": scrapes}, collects_nodes=True,
-                       collects_capacity=True)  # fmt: skip
+    )
+    return Observation(
+        "large",
+        HOUR,
+        {"k": scrapes},
+        observations,
+        nodes,
+        devices,
+        {"d": scrapes},
+        collects_nodes=True,
+        collects_capacity=True,
+    )
 
 
 def turns(pods: int, units: int) -> Observation:
@@ -92,17 +121,45 @@ def turns(pods: int, units: int) -> Observation:
         turn, gpu = divmod(i, PODS_PER_NODE)
         its_times = times[len(times) * turn // turns_of_gpu : len(times) * (turn + 1) // turns_of_gpu]
         samples = {"k": tuple(its_times)}
-        pod = PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", "node", REQUEST, samples, samples,
-                             workload=f"app-{i // 4}")  # fmt: skip
+        pod = PodObservation(
+            f"team-{i % units}",
+            f"pod-{i}",
+            f"uid-{i:012d}",
+            "node",
+            REQUEST,
+            samples,
+            samples,
+            workload=f"app-{i // 4}",
+        )
         device = DeviceSeries(
-            node="node", uuid=f"GPU-{gpu}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
-            pod=pod.pod, uid="", slot="", resource_claim="", scrape_target="d", scale=Decimal(1), signal_rank=0,
+            node="node",
+            uuid=f"GPU-{gpu}",
+            mig_instance="",
+            mig_profile="",
+            model=MODEL,
+            namespace=pod.namespace,
+            pod=pod.pod,
+            uid="",
+            slot="",
+            resource_claim="",
+            scrape_target="d",
+            scale=Decimal(1),
+            signal_rank=0,
             samples=tuple((time, Decimal(i % 100) / 100) for time in its_times),
-        )  # fmt: skip
+        )
         observations.append(pod)
         devices.append(device)
-    return Observation("large", HOUR, {"k": scrapes}, tuple(observations), (node,), tuple(devices), {"d": scrapes},
-                       collects_nodes=True, collects_capacity=True)  # fmt: skip
+    return Observation(
+        "large",
+        HOUR,
+        {"k": scrapes},
+        tuple(observations),
+        (node,),
+        tuple(devices),
+        {"d": scrapes},
+        collects_nodes=True,
+        collects_capacity=True,
+    )
 
 
 def turns_by_claim(pods: int, units: int) -> Observation:
@@ -118,8 +175,13 @@ def turns_by_claim(pods: int, units: int) -> Observation:
         devices.append(replace(device, resource_claim=claim, claimed_name=name, dra_driver=DRA_GPU_DRIVER))
     (node,) = by_request.nodes
     offered = tuple(OfferedDevice("node", f"gpu-{gpu}", None) for gpu in range(PODS_PER_NODE))
-    return replace(by_request, pods=tuple(observations), devices=tuple(devices), nodes=(replace(node, states=()),),
-                   offered_devices=offered)  # fmt: skip
+    return replace(
+        by_request,
+        pods=tuple(observations),
+        devices=tuple(devices),
+        nodes=(replace(node, states=()),),
+        offered_devices=offered,
+    )
 
 
 def hour_of(pods: int, units: int, *, by_label: bool = False, shared: int = 0) -> Callable[[], HourRecord]:
@@ -147,10 +209,19 @@ def fractions_in_turn(pods: int) -> Callable[[], list[Holding]]:
     ends = [start + HOUR_MS * (turn + 1) // pods for turn in range(pods)]
     times = [IntervalMs(start, start + HOUR_MS), *map(IntervalMs, [start, *ends], ends)]
     holdings = [
-        Holding(PodObservation("team", f"pod-{i}", f"uid-{i}", "node", REQUEST, None), node, GPU, 1,
-                 fraction_share(Fraction(3, 4) if i else Fraction(1, 2), 1, node), time, time, time.end, time.start)
+        Holding(
+            PodObservation("team", f"pod-{i}", f"uid-{i}", "node", REQUEST, None),
+            node,
+            GPU,
+            1,
+            fraction_share(Fraction(3, 4) if i else Fraction(1, 2), 1, node),
+            time,
+            time,
+            time.end,
+            time.start,
+        )
         for i, time in enumerate(times)
-    ]  # fmt: skip
+    ]
     gpus_of_pod = {("team", holding.pod.pod): frozenset({"GPU-0"}) for holding in holdings}
     return partial(limit_to_gpus, holdings, gpus_of_pod)
 

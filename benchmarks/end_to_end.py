@@ -94,9 +94,14 @@ class BenchmarkSystem:
         )
         reader = partial(metrics_reader, make_client=self.prometheus_client)
         self.service = AttributeService(
-            store, self.ledger, RollupStore(DynamoDBTable(self.metered, self.table)), reader, self.queue,  # type: ignore[arg-type]
-            pricer=pricer, clock=lambda: now,
-        )  # fmt: skip
+            store,
+            self.ledger,
+            RollupStore(DynamoDBTable(self.metered, self.table)),
+            reader,
+            self.queue,  # type: ignore[arg-type]
+            pricer=pricer,
+            clock=lambda: now,
+        )
 
     def attribute(self, start: datetime, end: datetime) -> None:
         """All hours, through the messages of a backfill."""

@@ -46,9 +46,21 @@ def hours(pods: int) -> Iterator[HourRows]:
                 unallocated_usd=to_fixed_point(price),
             )
             nodes.append(
-                NodeHour(name, f"aws:///{ZONE}/i-{first:017x}", "train", "p5.48xlarge", "spot", ZONE, "H100", "spot",
-                         "gpu-bears-all", None, 0, capacity)
-            )  # fmt: skip
+                NodeHour(
+                    name,
+                    f"aws:///{ZONE}/i-{first:017x}",
+                    "train",
+                    "p5.48xlarge",
+                    "spot",
+                    ZONE,
+                    "H100",
+                    "spot",
+                    "gpu-bears-all",
+                    None,
+                    0,
+                    capacity,
+                )
+            )
         totals = Totals(
             Costs.total(line.costs() for line in lines), CapacityCosts.total(node.capacity for node in nodes)
         )
@@ -61,15 +73,36 @@ def hours(pods: int) -> Iterator[HourRows]:
 def _line(number: int, uid: str, node: str, price: Decimal, used: Decimal) -> Line:
     allocated, effective = to_fixed_point(price), to_fixed_point(price * used)
     return Line(
-        business_unit=f"unit-{number % 200}", namespace=f"ns-{number % 400}", workload_kind="Deployment",
-        workload=f"job-{number % 700}", pod=f"job-{number % 700}-{uid[:10]}-{uid[-5:]}", uid=uid, node=node,
-        node_pool="train", instance_type="p5.48xlarge", capacity_type="spot", zone=ZONE, gpu_model="H100",
-        resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="capacity", labels={"team": "x"},
-        split_policy="gpu-bears-all", allocated_gpu_hours=SCALE,
-        effective_gpu_hours=to_fixed_point(used), utilization=used,
-        utilization_source="pod", unmeasured_gpu_hours=0, gpu_hourly_usd=price, price_source="spot",
-        allocated_usd=allocated, effective_usd=effective, waste_usd=allocated - effective, unmeasured_usd=0,
-    )  # fmt: skip
+        business_unit=f"unit-{number % 200}",
+        namespace=f"ns-{number % 400}",
+        workload_kind="Deployment",
+        workload=f"job-{number % 700}",
+        pod=f"job-{number % 700}-{uid[:10]}-{uid[-5:]}",
+        uid=uid,
+        node=node,
+        node_pool="train",
+        instance_type="p5.48xlarge",
+        capacity_type="spot",
+        zone=ZONE,
+        gpu_model="H100",
+        resource="nvidia.com/gpu",
+        units=1,
+        gpu_share=Decimal(1),
+        gpu_share_source="capacity",
+        labels={"team": "x"},
+        split_policy="gpu-bears-all",
+        allocated_gpu_hours=SCALE,
+        effective_gpu_hours=to_fixed_point(used),
+        utilization=used,
+        utilization_source="pod",
+        unmeasured_gpu_hours=0,
+        gpu_hourly_usd=price,
+        price_source="spot",
+        allocated_usd=allocated,
+        effective_usd=effective,
+        waste_usd=allocated - effective,
+        unmeasured_usd=0,
+    )
 
 
 def measure(pods: int) -> tuple[int, list[float], float, float, float]:

@@ -60,9 +60,14 @@ def settings_for(
 
 
 def attribute(
-    url: str, hour: datetime, hours: int = 1, units: int = large_cluster.UNITS,
-    client: PrometheusClients = PrometheusClient, *, inference: bool = False,
-) -> int:  # fmt: skip
+    url: str,
+    hour: datetime,
+    hours: int = 1,
+    units: int = large_cluster.UNITS,
+    client: PrometheusClients = PrometheusClient,
+    *,
+    inference: bool = False,
+) -> int:
     """Attribute an hour, or several that one message names, once; returns their lines."""
     settings = settings_for(url, units, inference=inference)
     cluster = settings.clusters[0]
@@ -118,9 +123,15 @@ def attribute_text(url: str, hour: str) -> None:
 
 @contextmanager
 def cluster(
-    pods: int, hours: int = 1, *, step: int = large_cluster.STEP, units: int = large_cluster.UNITS,
-    with_opencost: bool = False, servers: int = 0, replaced: int = 0,
-) -> Iterator[tuple[str, datetime]]:  # fmt: skip
+    pods: int,
+    hours: int = 1,
+    *,
+    step: int = large_cluster.STEP,
+    units: int = large_cluster.UNITS,
+    with_opencost: bool = False,
+    servers: int = 0,
+    replaced: int = 0,
+) -> Iterator[tuple[str, datetime]]:
     """A Prometheus with some hours of a cluster (`large_cluster.write`). Yields its URL and the first hour."""
     hour = floor_hour(datetime.now(UTC)) - (2 + hours) * HOUR
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +140,7 @@ def cluster(
         end = start + hours * 3600 + 20 * 60
         large_cluster.write(
             path, pods, start, end, step, units=units, with_opencost=with_opencost, servers=servers, replaced=replaced
-        )  # fmt: skip
+        )
         with running_prometheus(path) as url:
             yield url, hour
 

@@ -23,9 +23,17 @@ KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080"'
 
 
 def write(
-    path: Path, pods: int, start: int, end: int, step: int = STEP, *, units: int = UNITS, with_opencost: bool = False,
-    servers: int = 0, replaced: int = 0,
-) -> None:  # fmt: skip
+    path: Path,
+    pods: int,
+    start: int,
+    end: int,
+    step: int = STEP,
+    *,
+    units: int = UNITS,
+    with_opencost: bool = False,
+    servers: int = 0,
+    replaced: int = 0,
+) -> None:
     """Write every series with a sample each `step` seconds in `[start, end)` (seconds since the epoch).
 
     Args:
@@ -134,9 +142,13 @@ def _read_by_opencost(pods: int, units: int) -> Iterator[Family]:
     ):
         yield metric, of_pods(f'container="main",{opencost}', value)
     for metric in (
-        "node_cpu_hourly_cost", "node_ram_hourly_cost", "node_gpu_hourly_cost", "node_total_hourly_cost",
-        "node_gpu_count", "kubecost_node_is_spot",
-    ):  # fmt: skip
+        "node_cpu_hourly_cost",
+        "node_ram_hourly_cost",
+        "node_gpu_hourly_cost",
+        "node_total_hourly_cost",
+        "node_gpu_count",
+        "kubecost_node_is_spot",
+    ):
         yield (
             metric,
             ((f'node="node-{n}",instance_type="p5.48xlarge",provider_id="i-{n}",{opencost}', "1") for n in nodes),

@@ -108,11 +108,18 @@ def _facts(chance: random.Random) -> Iterator[tuple[FactKey, Costs]]:
         for number in range(WORKLOADS_PER_UNIT):
             kind = ("p5.48xlarge", "H100") if number % 3 else ("p4d.24xlarge", "A100")
             fact = FactKey(
-                unit_name(unit), f"team-{unit:03d}-prod", "Deployment" if number % 2 else "Job",
+                unit_name(unit),
+                f"team-{unit:03d}-prod",
+                "Deployment" if number % 2 else "Job",
                 f"{('train', 'serve', 'eval', 'batch')[number % 4]}-{number}-{chance.randrange(10**4)}",
-                f"pool-{number % 7}", kind[0], "spot" if number % 4 == 0 else "on-demand", kind[1], "nvidia.com/gpu",
-                f"eu-central-1{chance.choice(ZONES)}", (("app", f"app-{number}"), ("team", f"team-{unit:03d}")),
-            )  # fmt: skip
+                f"pool-{number % 7}",
+                kind[0],
+                "spot" if number % 4 == 0 else "on-demand",
+                kind[1],
+                "nvidia.com/gpu",
+                f"eu-central-1{chance.choice(ZONES)}",
+                (("app", f"app-{number}"), ("team", f"team-{unit:03d}")),
+            )
             yield fact, costs(chance, PODS // UNITS // WORKLOADS_PER_UNIT * 24)
 
 
@@ -126,20 +133,37 @@ def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
         number = pod // UNITS % WORKLOADS_PER_UNIT
         lines.append(
             Line(
-                business_unit=unit_name(unit), namespace=f"team-{unit:03d}-prod", workload_kind="Deployment",
-                workload=f"serve-{number}", pod=f"serve-{number}-{pod:08x}-{chance.randrange(16**5):05x}",
-                uid=f"{chance.randrange(16**12):012x}-{pod:012x}", node=f"ip-10-0-{pod // 8 // 250}-{pod // 8 % 250}",
-                node_pool=f"pool-{number % 7}", instance_type="p5.48xlarge", capacity_type="on-demand",
-                zone=f"eu-central-1{ZONES[number % 3]}", gpu_model="H100", resource="nvidia.com/gpu", units=1,
-                gpu_share=Decimal(1), gpu_share_source="whole", labels={"team": f"team-{unit:03d}"},
-                split_policy="gpu-bears-all", allocated_gpu_hours=held, effective_gpu_hours=used,
+                business_unit=unit_name(unit),
+                namespace=f"team-{unit:03d}-prod",
+                workload_kind="Deployment",
+                workload=f"serve-{number}",
+                pod=f"serve-{number}-{pod:08x}-{chance.randrange(16**5):05x}",
+                uid=f"{chance.randrange(16**12):012x}-{pod:012x}",
+                node=f"ip-10-0-{pod // 8 // 250}-{pod // 8 % 250}",
+                node_pool=f"pool-{number % 7}",
+                instance_type="p5.48xlarge",
+                capacity_type="on-demand",
+                zone=f"eu-central-1{ZONES[number % 3]}",
+                gpu_model="H100",
+                resource="nvidia.com/gpu",
+                units=1,
+                gpu_share=Decimal(1),
+                gpu_share_source="whole",
+                labels={"team": f"team-{unit:03d}"},
+                split_policy="gpu-bears-all",
+                allocated_gpu_hours=held,
+                effective_gpu_hours=used,
                 utilization=to_decimal(used * SCALE // max(1, held)),
-                utilization_source="pod", unmeasured_gpu_hours=line_costs.unmeasured_gpu_hours,
-                gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=line_costs.allocated_usd,
-                effective_usd=line_costs.effective_usd, waste_usd=line_costs.waste_usd,
+                utilization_source="pod",
+                unmeasured_gpu_hours=line_costs.unmeasured_gpu_hours,
+                gpu_hourly_usd=_share(chance) * 12,
+                price_source="spot",
+                allocated_usd=line_costs.allocated_usd,
+                effective_usd=line_costs.effective_usd,
+                waste_usd=line_costs.waste_usd,
                 unmeasured_usd=line_costs.unmeasured_usd,
             )
-        )  # fmt: skip
+        )
     return lines
 
 
@@ -149,19 +173,30 @@ def record(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Ho
     total = Costs.total(line.costs() for line in lines)
     nodes = tuple(
         NodeHour(
-            node=f"ip-10-0-{n // 250}-{n % 250}", provider_id=_provider_id(n), node_pool=f"pool-{n % 7}",
-            instance_type="p5.48xlarge", capacity_type="on-demand",
-            zone=f"eu-central-1{ZONES[n % 3]}", gpu_model="H100",
-            price_source="spot", split_policy="gpu-bears-all", billed_usd=None,
+            node=f"ip-10-0-{n // 250}-{n % 250}",
+            provider_id=_provider_id(n),
+            node_pool=f"pool-{n % 7}",
+            instance_type="p5.48xlarge",
+            capacity_type="on-demand",
+            zone=f"eu-central-1{ZONES[n % 3]}",
+            gpu_model="H100",
+            price_source="spot",
+            split_policy="gpu-bears-all",
+            billed_usd=None,
             allocated_usd=to_fixed_point(_share(chance) * 96),
             capacity=CapacityCosts(*(to_fixed_point(_share(chance) * 96) for _ in CapacityCosts.names())),
         )
         for n in range(-(-len(lines) // GPUS_PER_NODE))
-    )  # fmt: skip
+    )
     return HourRecord(
-        cluster, hour, "complete", Coverage(Decimal(1), Decimal("0.987654321")),
-        Totals(total, CapacityCosts(node_cost_usd=total.allocated_usd)), tuple(lines), nodes=nodes,
-    )  # fmt: skip
+        cluster,
+        hour,
+        "complete",
+        Coverage(Decimal(1), Decimal("0.987654321")),
+        Totals(total, CapacityCosts(node_cost_usd=total.allocated_usd)),
+        tuple(lines),
+        nodes=nodes,
+    )
 
 
 def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usage:
@@ -188,10 +223,17 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
         mean = Fraction(chance.randrange(10**9), 10**9)
         pods.append(
             PodUsage(
-                pod_observation, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end,
+                pod_observation,
+                node,
+                "nvidia_com_gpu",
+                1,
+                GpuShare(Fraction(1), "capacity"),
+                held,
+                held,
+                held.end,
                 use=Use("pod", mean, held.length, held.length * mean),
             )
-        )  # fmt: skip
+        )
     there, all_gpus = IntervalMs(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
     node_usages = tuple(NodeUsage(node, there, all_gpus, zero, zero, zero, zero, zero, zero) for node in nodes)
     return Usage(cluster, hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), node_usages, ())

@@ -133,9 +133,11 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
         lambda to: RollupStore(DynamoDBTable(to, table)).facts(cluster, start, end, unit),
     )
     yield measure_access(
-        "which hours are missing or due, 7 days", 10, 1,
+        "which hours are missing or due, 7 days",
+        10,
+        1,
         lambda to: Ledger(DynamoDBTable(to, table)).manifests(cluster, end - 7 * DAY, end),
-    )  # fmt: skip
+    )
     yield measure_access(
         "writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write
     )

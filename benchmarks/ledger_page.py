@@ -48,29 +48,32 @@ def cost_table(measured: Measured) -> str:
         "DynamoDB reads": ("dynamodb_read",),
         f"DynamoDB storage ({gb})": ("dynamodb_gb_month",),
         "point-in-time recovery of it": ("dynamodb_recovery_gb_month",),
-        f"Lambda, {measured.seconds_an_hour:.0f} s at 1 GB an hour and 10,000 pods (assumed); daily functions":
-            ("lambda_gb_second", "lambda_request"),
+        f"Lambda, {measured.seconds_an_hour:.0f} s at 1 GB an hour and 10,000 pods (assumed); daily functions": (
+            "lambda_gb_second",
+            "lambda_request",
+        ),
         "SQS, mostly empty polls": ("sqs_request",),
         "SNS, Scheduler, API Gateway, logs": ("sns_publish", "scheduler_invocation", "http_api_request", "logs_gb"),
         f"CloudWatch metrics, {METRICS} series": ("metric_month",),
         f"CloudWatch alarms on {alarms:.0f} metrics": ("alarm_month",),
         f"AMP query samples, {millions:.1f} million an hour and 10,000 pods": ("amp_sample",),
-        "S3, exports of 7 years":
-            ("s3_gb_month", "s3_infrequent_gb_month", "s3_archive_gb_month", "s3_object_month"),
-    }  # fmt: skip
+        "S3, exports of 7 years": ("s3_gb_month", "s3_infrequent_gb_month", "s3_archive_gb_month", "s3_object_month"),
+    }
     left_out = PRICES.keys() - {name for names in parts.values() for name in names}
     if left_out:
         raise AssertionError(f"no row has {', '.join(sorted(left_out))}")
     rows = [_row(part, [f"{sum(cost[name] for name in names):.2f}" for cost in costs]) for part, names in parts.items()]
     totals = [sum(cost.values()) for cost in costs]
-    return "\n".join([
-        _row("USD a month", list(FLEETS)),
-        "| --- |" + " ---: |" * len(FLEETS),
-        *rows,
-        _row("**a month**", [f"**{total:,.0f}**" for total in totals]),
-        _row("**a year**", [f"**{12 * total:,.0f}**" for total in totals]),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            _row("USD a month", list(FLEETS)),
+            "| --- |" + " ---: |" * len(FLEETS),
+            *rows,
+            _row("**a month**", [f"**{total:,.0f}**" for total in totals]),
+            _row("**a year**", [f"**{12 * total:,.0f}**" for total in totals]),
+            "",
+        ]
+    )
 
 
 def _row(name: str, cells: Sequence[str]) -> str:

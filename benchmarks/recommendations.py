@@ -55,18 +55,36 @@ def stored(workloads: int, pods: int) -> list[list[Item]]:
 def _line(number: int, pod: int, pods: int, use: Decimal) -> Line:
     pod_number = number * pods + pod
     return Line(
-        business_unit=f"unit-{number % 100}", namespace=f"ns-{number % 200}", workload_kind="Deployment",
-        workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{pod_number:036x}",
+        business_unit=f"unit-{number % 100}",
+        namespace=f"ns-{number % 200}",
+        workload_kind="Deployment",
+        workload=f"serve-{number}",
+        pod=f"serve-{number}-{pod}",
+        uid=f"{pod_number:036x}",
         node=f"node-{pod_number // GPUS}",
-        node_pool=f"pool-{pod_number // GPUS % 5}", instance_type="p5.48xlarge", capacity_type="on-demand", zone="a",
-        gpu_model=MODEL, resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="whole",
-        labels={"team": "x"}, split_policy="gpu-bears-all", allocated_gpu_hours=SCALE,
+        node_pool=f"pool-{pod_number // GPUS % 5}",
+        instance_type="p5.48xlarge",
+        capacity_type="on-demand",
+        zone="a",
+        gpu_model=MODEL,
+        resource="nvidia.com/gpu",
+        units=1,
+        gpu_share=Decimal(1),
+        gpu_share_source="whole",
+        labels={"team": "x"},
+        split_policy="gpu-bears-all",
+        allocated_gpu_hours=SCALE,
         effective_gpu_hours=to_fixed_point(use),
-        utilization=use, utilization_source="pod", unmeasured_gpu_hours=0, gpu_hourly_usd=Decimal(5),
-        price_source="on-demand", allocated_usd=5 * SCALE, effective_usd=to_fixed_point(5 * use),
+        utilization=use,
+        utilization_source="pod",
+        unmeasured_gpu_hours=0,
+        gpu_hourly_usd=Decimal(5),
+        price_source="on-demand",
+        allocated_usd=5 * SCALE,
+        effective_usd=to_fixed_point(5 * use),
         waste_usd=to_fixed_point(5 - 5 * use),
         unmeasured_usd=0,
-    )  # fmt: skip
+    )
 
 
 def nodes(count: int) -> Iterator[NodeHour]:
@@ -74,9 +92,19 @@ def nodes(count: int) -> Iterator[NodeHour]:
     for number in range(count + count // 10):
         capacity = CapacityCosts(capacity_gpu_hours=GPUS * SCALE, node_cost_usd=40 * SCALE)
         yield NodeHour(
-            f"node-{number}", f"i-{number}", f"pool-{number % 5}", "p5.48xlarge", "on-demand", "a", MODEL, "on-demand",
-            "gpu-bears-all", None, 0, capacity,
-        )  # fmt: skip
+            f"node-{number}",
+            f"i-{number}",
+            f"pool-{number % 5}",
+            "p5.48xlarge",
+            "on-demand",
+            "a",
+            MODEL,
+            "on-demand",
+            "gpu-bears-all",
+            None,
+            0,
+            capacity,
+        )
 
 
 def peaks(workloads: int, pods: int) -> dict[datetime, dict[tuple[str, str], float]]:
@@ -93,12 +121,18 @@ def waits(workloads: int) -> dict[datetime, list[PodWait]]:
     """One pod waits on each day for every five workloads, for half an hour to some hours."""
     return {
         START + HOUR * hour: [
-            PodWait(f"ns-{n % 200}", f"job-{hour}-{n}", f"u-{hour}-{n}", "nvidia.com/gpu", 1 + n % 4,
-                 tuple((hour, 0.5) for hour in range(n % 20, n % 20 + 1 + n % 4)))
+            PodWait(
+                f"ns-{n % 200}",
+                f"job-{hour}-{n}",
+                f"u-{hour}-{n}",
+                "nvidia.com/gpu",
+                1 + n % 4,
+                tuple((hour, 0.5) for hour in range(n % 20, n % 20 + 1 + n % 4)),
+            )
             for n in range(workloads // 5)
         ]
         for hour in range(0, HOURS, 24)
-    }  # fmt: skip
+    }
 
 
 def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, float, float]:

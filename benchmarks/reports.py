@@ -140,10 +140,7 @@ def measure(client: Any, plain: Any, report: Report, runs: int) -> Measured:
 
     seconds, floor, worked, worked_bare = list[float](), list[float](), list[float](), list[float]()
     for _ in range(runs):
-        for run, took, processed in (
-            (partial(through, app), seconds, worked),
-            (call_bare, floor, worked_bare),
-        ):
+        for run, took, processed in ((partial(through, app), seconds, worked), (call_bare, floor, worked_bare)):
             began, work = time.perf_counter(), time.process_time()
             run()
             took.append(time.perf_counter() - began)
@@ -163,10 +160,15 @@ def _event(report: Report) -> dict[str, Any]:
     http = {"method": "GET", "path": report.path, "protocol": "HTTP/1.1"}
     caller = {"iam": {"userArn": "arn:aws:iam::123456789012:user/bench"}}
     return {
-        "version": "2.0", "routeKey": f"GET {report.path}", "rawPath": report.path, "headers": {"host": "bench"},
-        "rawQueryString": urlencode(report.query), "queryStringParameters": report.query, "isBase64Encoded": False,
+        "version": "2.0",
+        "routeKey": f"GET {report.path}",
+        "rawPath": report.path,
+        "headers": {"host": "bench"},
+        "rawQueryString": urlencode(report.query),
+        "queryStringParameters": report.query,
+        "isBase64Encoded": False,
         "requestContext": {"http": http, "requestId": "1", "stage": "$default", "authorizer": caller},
-    }  # fmt: skip
+    }
 
 
 def push_settings(client: Any, clusters: int) -> None:
@@ -250,12 +252,18 @@ def main() -> None:
         are_aims_met &= most_ratio is None or report.ratio() <= most_ratio
         are_aims_met &= most is None or report.units <= most
         table.add_row(
-            report.report.name, _ms(report.seconds, 50), _ms(report.seconds, 95), _ms(report.floor, 50),
+            report.report.name,
+            _ms(report.seconds, 50),
+            _ms(report.seconds, 95),
+            _ms(report.floor, 50),
             _ms(report.floor, 95),
-            f"{report.ratio():.2f}", f"{report.processor_ratio():.2f}",
-            str(report.requests), f"{report.units:.0f}", "" if most is None else f"{most:.0f}",
+            f"{report.ratio():.2f}",
+            f"{report.processor_ratio():.2f}",
+            str(report.requests),
+            f"{report.units:.0f}",
+            "" if most is None else f"{most:.0f}",
             f"{report.size / 1000:.0f}",
-        )  # fmt: skip
+        )
     console.print(table)
     sys.exit(0 if are_aims_met else 1)
 

@@ -86,10 +86,17 @@ def usage_of(hour: datetime) -> Usage:
             used = Fraction((i * 37) % 100, 100)
             pods.append(
                 PodUsage(
-                    pod, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), time_, time_, time_.end,
+                    pod,
+                    node,
+                    "nvidia_com_gpu",
+                    1,
+                    GpuShare(Fraction(1), "capacity"),
+                    time_,
+                    time_,
+                    time_.end,
                     use=Use("pod", used, HOUR_MS, HOUR_MS * used),
                 )
-            )  # fmt: skip
+            )
         zero = Fraction(0)
         nodes.append(NodeUsage(node, time_, Fraction(GPUS * HOUR_MS), zero, zero, zero, zero, zero, zero))
     return Usage("large", hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), tuple(nodes), ())

@@ -305,6 +305,10 @@ def _rule_inputs(stack: str) -> "RuleInputs":
 
     container = container_of(stack)
     return RuleInputs(
-        container.ledger, container.rollups, container.alert_spend, lambda: None, lambda: None,
+        container.ledger,
+        container.rollups,
+        container.alert_spend,
+        lambda: None,
+        lambda: None,
         estimates_check(container.settings_store),
-    )  # fmt: skip
+    )

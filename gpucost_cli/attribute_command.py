@@ -24,9 +24,19 @@ if TYPE_CHECKING:
     from gpucost_cli.node_price_fetcher import NodePriceFetcher
 
 DIMENSIONS = (
-    "business_unit", "namespace", "workload_kind", "workload", "pod", "node", "node_pool", "instance_type",
-    "capacity_type", "zone", "gpu_model", "resource",
-)  # fmt: skip
+    "business_unit",
+    "namespace",
+    "workload_kind",
+    "workload",
+    "pod",
+    "node",
+    "node_pool",
+    "instance_type",
+    "capacity_type",
+    "zone",
+    "gpu_model",
+    "resource",
+)
 """What rows can be grouped by."""
 QUERIES_SECONDS = 300.0
 """Limit of the time that all queries of a batch of hours take together."""
@@ -39,13 +49,7 @@ HOURS_PER_BATCH = 24
 @click.option(
     "--hour", type=HourOption(), help="First hour, for example 2026-11-19T10:00:00Z.  [default: newest hours]"
 )
-@click.option(
-    "--hours",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, 24 * 31),
-    help="Number of hours.",
-)
+@click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24 * 31), help="Number of hours.")
 @click.option(
     "--group-by",
     default="business_unit",
@@ -196,11 +200,7 @@ def _attribute_cluster(
         for first in range(0, len(starts), HOURS_PER_BATCH):
             batch = starts[first : first + HOURS_PER_BATCH]
             reader = metrics_reader(
-                cluster,
-                settings,
-                Deadline(QUERIES_SECONDS),
-                secret_value=access.secret_value,
-                instances=aws.instances,
+                cluster, settings, Deadline(QUERIES_SECONDS), secret_value=access.secret_value, instances=aws.instances
             )
             records += attribute_hours(reader, cluster, settings, batch, now=now, fetch_prices=price_fetcher)
     except SourceError as error:

@@ -29,9 +29,21 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _CREDENTIAL_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
 _REGION_WORDS = {
-    "north", "south", "east", "west", "central", "northeast", "northwest", "southeast", "southwest", "gov", "iso",
-    "isob", "isoe", "isof",
-}  # fmt: skip
+    "north",
+    "south",
+    "east",
+    "west",
+    "central",
+    "northeast",
+    "northwest",
+    "southeast",
+    "southwest",
+    "gov",
+    "iso",
+    "isob",
+    "isoe",
+    "isof",
+}
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -113,9 +125,10 @@ def _similar_region(name: str) -> str:
 
     session = botocore.session.Session({"profile": (None, None, None, None)})  # whether or not the profile exists
     regions = [
-        region for partition in session.get_available_partitions() for region in
-        session.get_available_regions("ec2", partition)
-    ]  # fmt: skip
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("ec2", partition)
+    ]
     return did_you_mean(name, regions) or "Pass a name such as us-east-1"
 
 

@@ -76,19 +76,25 @@ def _show_progress(work: "Backfill", sleep: Callable[[float], None]) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("hours"), TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("hours"),
+        TimeElapsedColumn(),
         TextColumn("left: {task.fields[left]}"),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("backfilling", total=None, left=UNKNOWN_TIME)
 
         def show(progress: "BackfillProgress") -> None:
             waits = f"waiting behind about {progress.other_messages} other messages"
             bar.update(
-                task, total=progress.total, completed=progress.done,
+                task,
+                total=progress.total,
+                completed=progress.done,
                 description=waits if progress.other_messages else "backfilling",
                 left=_hours_minutes_seconds(progress.remaining_time),
-            )  # fmt: skip
+            )
 
         try:
             last = work.follow(show, lambda: sleep(POLL_SECONDS))

@@ -188,9 +188,17 @@ def _started(
             cache.index.prometheus_port = port
         scheduled_until = parse_timestamp(cache.index.scheduled_until) if kept and cache else start
         demo = RunningDemo(
-            stack=stack, metrics=metrics, slack=slack, cache=cache, database=database, start=start, end=end,
-            scale=options.scale, scheduled_until=scheduled_until, earlier_posts=json.loads(kept.get(POSTS, b"[]")),
-        )  # fmt: skip
+            stack=stack,
+            metrics=metrics,
+            slack=slack,
+            cache=cache,
+            database=database,
+            start=start,
+            end=end,
+            scale=options.scale,
+            scheduled_until=scheduled_until,
+            earlier_posts=json.loads(kept.get(POSTS, b"[]")),
+        )
         demo.restore_exports(kept)
         yield demo
 

@@ -174,11 +174,7 @@ class History:
             source="override",
             unit="node-hour",
             amount=cost * DISCOUNT_FACTOR,
-            applies_to={
-                "cluster": cluster,
-                "instance_type": node.instance_type,
-                "capacity_type": node.capacity_type,
-            },
+            applies_to={"cluster": cluster, "instance_type": node.instance_type, "capacity_type": node.capacity_type},
             valid_from=hour,
             valid_to=hour + HOUR,
             fetched_at=now,

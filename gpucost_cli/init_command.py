@@ -89,9 +89,13 @@ class PairOption(click.ParamType[tuple[str, str]]):
 
 @click.command()
 @click.option(
-    "--out", "folder", default=".", show_default=True, type=click.Path(file_okay=False, path_type=Path),
+    "--out",
+    "folder",
+    default=".",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the files.",
-)  # fmt: skip
+)
 @region_option
 @profile_option
 @click.option("--cluster", type=SettingOption("name", _cluster_name), help="Name of the EKS cluster.")
@@ -100,18 +104,23 @@ class PairOption(click.ParamType[tuple[str, str]]):
 @click.option("--auth", type=click.Choice(["none", "sigv4", "bearer"]), help="Authentication of --prometheus-url.")
 @click.option("--secret", type=SettingOption("name", _secret_name), help="Secret with the token, for --auth bearer.")
 @click.option(
-    "--selector", multiple=True, type=PairOption("LABEL=VALUE"),
+    "--selector",
+    multiple=True,
+    type=PairOption("LABEL=VALUE"),
     help="Label that selects the cluster's series, if several clusters share a Prometheus.",
-)  # fmt: skip
+)
 @click.option(
     "--gpu-hourly-usd",
     type=SettingOption("usd", _price, is_optional=True),
     help="Price of a GPU-hour; without it, nodes get AWS's prices.",
 )
 @click.option(
-    "--business-unit", "units", multiple=True, type=PairOption("NAME=NAMESPACE,NAMESPACE"),
+    "--business-unit",
+    "units",
+    multiple=True,
+    type=PairOption("NAME=NAMESPACE,NAMESPACE"),
     help="Business unit with its namespaces or their patterns, instead of the proposed ones.",
-)  # fmt: skip
+)
 @click.option(
     "--environment",
     default=DEVELOPMENT,

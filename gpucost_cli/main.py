@@ -55,9 +55,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "months": ("month_commands", "Close months for chargeback, and reopen them."),
         "ledger": ("ledger_command", "Copy the ledger of gpucost serve into a deployment."),
     },
-    "Shell": {
-        "completion": ("completion_command", "Print the completion script of a shell."),
-    },
+    "Shell": {"completion": ("completion_command", "Print the completion script of a shell.")},
 }
 """The module and the summary of every command. A module is imported when its command is used, because imports are most
 of a short command's time."""
@@ -166,8 +164,12 @@ def _all_missing(error: click.MissingParameter, arguments: Sequence[str]) -> str
         for parameter in context.command.get_params(context)
         if parameter.required and parameter.value_is_missing(parameter.consume_value(context, parsed)[0])
     ]
-    names = [parameter.make_metavar(context) if isinstance(parameter, click.Argument) else f"{parameter.opts[0]} "
-             f"{parameter.make_metavar(context)}" for parameter in missing]  # fmt: skip
+    names = [
+        parameter.make_metavar(context)
+        if isinstance(parameter, click.Argument)
+        else f"{parameter.opts[0]} {parameter.make_metavar(context)}"
+        for parameter in missing
+    ]
     if len(names) < 2:
         return error.format_message()
     return f"missing: {', '.join(names)}. {context.command_path} --help has an example"

@@ -146,24 +146,31 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--prometheus", "url", metavar="URL", help="Base URL of the Prometheus; no settings file is needed."
         ),
         click.option(
-            "--settings", "path", type=click.Path(path_type=Path),
+            "--settings",
+            "path",
+            type=click.Path(path_type=Path),
             help="Settings file, YAML or JSON.  [default: settings.yaml, if it is there and there is no --prometheus]",
         ),
         click.option(
-            "--token-file", type=click.Path(path_type=Path),
+            "--token-file",
+            type=click.Path(path_type=Path),
             help=f"File with the bearer token of --prometheus; or set {TOKEN_VARIABLE}.",
         ),
         click.option("--user", help="User of basic authentication at --prometheus."),
         click.option(
-            "--password-file", type=click.Path(path_type=Path),
+            "--password-file",
+            type=click.Path(path_type=Path),
             help=f"File with the password of --user; or set {PASSWORD_VARIABLE}.",
         ),
         click.option(
-            "--header", "headers", multiple=True, metavar="NAME=VALUE",
+            "--header",
+            "headers",
+            multiple=True,
+            metavar="NAME=VALUE",
             help="Header of each query, such as X-Scope-OrgID=gpu.",
         ),
         click.option("--ca-file", "ca", type=click.Path(path_type=Path), help="Certificates of authorities."),
-    )  # fmt: skip
+    )
     for option in reversed(options):  # the help lists the outermost decorator first
         wrapped = option(wrapped)
     return wrapped

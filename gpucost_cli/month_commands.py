@@ -129,16 +129,18 @@ def _print_adjustments(adjustments: "Adjustments") -> None:
     month = adjustments.month
     title = f"{month.month}, closed {month.closed_at:%Y-%m-%d} by {month.author}: {month.reason}"
     table = Table(
-        "cluster", "business unit", title=printable(title), box=box.SIMPLE_HEAD, title_justify="left",
-        caption=f"{adjustments.hour_count} hours have a pending adjustment", caption_justify="left",
-    )  # fmt: skip
+        "cluster",
+        "business unit",
+        title=printable(title),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption=f"{adjustments.hour_count} hours have a pending adjustment",
+        caption_justify="left",
+    )
     for name in ("allocated, closed", "now", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in adjustments.rows:
-        closed, now = (
-            row.closed_costs.figures()["allocated_usd"],
-            row.current_costs.figures()["allocated_usd"],
-        )
+        closed, now = (row.closed_costs.figures()["allocated_usd"], row.current_costs.figures()["allocated_usd"])
         change = None if closed is None or now is None else now - closed
         amounts = (money(amount, row.currency) for amount in (closed, now, change))
         table.add_row(printable(row.cluster), printable(row.business_unit), *amounts)

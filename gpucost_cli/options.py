@@ -58,9 +58,13 @@ def settings_option(command: Command) -> Command:
 def format_option(*formats: str) -> Callable[[Command], Command]:
     """Add the option `--format` to a command, as its parameter `output_format`; the first format is the default."""
     return click.option(
-        "--format", "output_format", default=formats[0], show_default=True, type=click.Choice(formats),
+        "--format",
+        "output_format",
+        default=formats[0],
+        show_default=True,
+        type=click.Choice(formats),
         help="Format of the output.",
-    )  # fmt: skip
+    )
 
 
 def container_of(stack: str) -> "Container":

@@ -86,9 +86,15 @@ def list_prices(
 @click.option("--to", "--end", "end", type=TimeOption(), help="End of its validity.  [default: none]")
 @click.option("--reason", required=True, help="Reason, kept in the history.")
 def set_price(
-    stack: str, matches: Sequence[str], amount: str, unit: Any, currency: str, start: datetime | None,
-    end: datetime | None, reason: str,
-) -> None:  # fmt: skip
+    stack: str,
+    matches: Sequence[str],
+    amount: str,
+    unit: Any,
+    currency: str,
+    start: datetime | None,
+    end: datetime | None,
+    reason: str,
+) -> None:
     """Set a price by hand.
 
     Past hours within its validity are rated again with this price.
@@ -210,16 +216,43 @@ def changes(stack: str, start: datetime | None, end: datetime | None, output_for
             "from": price.valid_from,
             "settled_at": None,
         }
-        rows.append({**shown, "at": price.fetched_at, "event": "set", "to": override.original_valid_to,
-                     "author": price.author, "why": price.reason})  # fmt: skip
+        rows.append(
+            {
+                **shown,
+                "at": price.fetched_at,
+                "event": "set",
+                "to": override.original_valid_to,
+                "author": price.author,
+                "why": price.reason,
+            }
+        )
         if override.dropped_at is not None:
-            rows.append({**shown, "at": override.dropped_at, "event": "dropped", "to": price.valid_to,
-                         "author": override.dropped_by, "why": override.drop_reason})  # fmt: skip
+            rows.append(
+                {
+                    **shown,
+                    "at": override.dropped_at,
+                    "event": "dropped",
+                    "to": price.valid_to,
+                    "author": override.dropped_by,
+                    "why": override.drop_reason,
+                }
+            )
     for change in book.changes(first, last):
-        rows.append({"at": change.changed_at, "event": "changed the past", "id": change.id, "source": change.source,
-                     "applies_to": {name: ", ".join(values) for name, values in change.applies_to.items()},
-                     "price": "", "from": change.start, "to": change.end, "author": change.author, "why": change.reason,
-                     "settled_at": change.settled_at})  # fmt: skip
+        rows.append(
+            {
+                "at": change.changed_at,
+                "event": "changed the past",
+                "id": change.id,
+                "source": change.source,
+                "applies_to": {name: ", ".join(values) for name, values in change.applies_to.items()},
+                "price": "",
+                "from": change.start,
+                "to": change.end,
+                "author": change.author,
+                "why": change.reason,
+                "settled_at": change.settled_at,
+            }
+        )
     rows = [{name: row[name] for name in CHANGE_COLUMNS} for row in rows if first <= row["at"] < last]
     _print_prices(
         output_format, "changes", CHANGE_COLUMNS, sorted(rows, key=lambda row: (row["at"], row["event"]), reverse=True)

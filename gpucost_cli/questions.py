@@ -66,9 +66,13 @@ class SettingOption(click.ParamType[str]):
 def yes_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option `--yes` to a command, which `answer` reads."""
     return click.option(
-        "--yes", "accept_defaults", is_flag=True, expose_value=False, callback=_keep_consent,
+        "--yes",
+        "accept_defaults",
+        is_flag=True,
+        expose_value=False,
+        callback=_keep_consent,
         help="Accept the default of every question that has one.",
-    )(command)  # fmt: skip
+    )(command)
 
 
 def answer(name: str, question: str, default: str | None = None) -> Any:

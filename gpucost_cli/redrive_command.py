@@ -80,10 +80,15 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     container = deployed.container()
     version = container.settings_store.current().version
     result = redrive_messages(
-        container.client("sqs"), deployed.dead_letter_queue_url, container.bus,
-        alerts_topic=deployed.alerts_topic_arn, settings_version=version, now=container.clock(), dry_run=dry_run,
+        container.client("sqs"),
+        deployed.dead_letter_queue_url,
+        container.bus,
+        alerts_topic=deployed.alerts_topic_arn,
+        settings_version=version,
+        now=container.clock(),
+        dry_run=dry_run,
         report=report,
-    )  # fmt: skip
+    )
     if output_format == "json":
         document = {"dry_run": dry_run, **result._asdict(), "messages": messages}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))

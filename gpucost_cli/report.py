@@ -283,8 +283,15 @@ def models_tables(document: Mapping[str, Any]) -> list[Any]:
 
 
 MODEL_COLUMNS = (
-    "cost", "serving", "waiting", "prompt tokens", "generated", "per million", "generated, per million", "at full use",
-)  # fmt: skip
+    "cost",
+    "serving",
+    "waiting",
+    "prompt tokens",
+    "generated",
+    "per million",
+    "generated, per million",
+    "at full use",
+)
 """Of a million tokens, the last three: prompt and generated; generated; generated, without the cost of waiting."""
 
 

@@ -39,13 +39,22 @@ MODEL_FILTERS = tuple(name for name in MODEL_DIMENSIONS if name != "cluster")
 @click.option(
     "--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="Length of each row's period."
 )
-@click.option("--filter", "filters", multiple=True, metavar="DIMENSION=VALUES",
-              help="namespace=a,b or workload=train-* or zone=!x. May be repeated for other dimensions.")  # fmt: skip
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="DIMENSION=VALUES",
+    help="namespace=a,b or workload=train-* or zone=!x. May be repeated for other dimensions.",
+)
 @click.option("--cluster", help="Only these clusters.")
-@click.option("--inference", "is_inference", is_flag=True,
-              help="Costs and tokens of models that inference servers serve.")  # fmt: skip
-@click.option("--idle", type=click.Choice(["hidden", "separate", "shared-by-allocation", "shared-evenly"]),
-              help="How to report idle costs.")  # fmt: skip
+@click.option(
+    "--inference", "is_inference", is_flag=True, help="Costs and tokens of models that inference servers serve."
+)
+@click.option(
+    "--idle",
+    type=click.Choice(["hidden", "separate", "shared-by-allocation", "shared-evenly"]),
+    help="How to report idle costs.",
+)
 @click.option("--sort", help="Comma-separated figures, with - for descending order: -waste_usd.")
 @click.option(
     "--format",

@@ -152,8 +152,13 @@ def simulated_fleet(days: int, console: "Console") -> "Iterator[SimulatedFleet]"
     from gpucost_cli.simulated_fleet import running_fleet
 
     with ExitStack() as running:
-        with Progress(TextColumn("{task.description}"), BarColumn(), console=console, transient=True,
-                      disable=not console.is_terminal) as progress:  # fmt: skip
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ) as progress:
             task = progress.add_task(f"simulating {days} days of three clusters", total=1.0)
             period = timedelta(days=days)
             fleet = running.enter_context(

@@ -21,10 +21,7 @@ class ServedDoctor:
     """
 
     def __init__(
-        self,
-        examine: Callable[[datetime], Sequence[ClusterReport]],
-        arguments: str,
-        clock: Callable[[], datetime],
+        self, examine: Callable[[datetime], Sequence[ClusterReport]], arguments: str, clock: Callable[[], datetime]
     ) -> None:
         self._examine = examine
         self._arguments = arguments

@@ -61,8 +61,10 @@ def encoded_target(target: str) -> str:
     query as it is: a comma, colon, asterisk, quote or `+` that a browser or curl leaves as it is would be refused.
     """
     path, mark, query = target.partition("?")
-    segments = [quote(unquote(segment, errors="surrogateescape"), safe="", errors="surrogateescape")
-                for segment in path.split("/")]  # fmt: skip
+    segments = [
+        quote(unquote(segment, errors="surrogateescape"), safe="", errors="surrogateescape")
+        for segment in path.split("/")
+    ]
     parameters = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
     return "/".join(segments) + mark + urlencode(parameters, quote_via=quote, safe="", errors="surrogateescape")
 

@@ -58,11 +58,7 @@ WORKLOAD = ("workload_kind", "workload", "namespace")
 
 
 def hours_tables(
-    records: Sequence[HourRecord],
-    group_by: Sequence[str] = ("business_unit",),
-    *,
-    doctor: str,
-    each_hour: bool = False,
+    records: Sequence[HourRecord], group_by: Sequence[str] = ("business_unit",), *, doctor: str, each_hour: bool = False
 ) -> Iterator[Table | str]:
     """Yield the sum of each cluster's hours, with notes; then each hour if requested.
 
@@ -176,9 +172,13 @@ def usage_table(
     if any(costs["unmeasured_gpu_hours"] for costs in rows.values()):
         caption += f"; {AT_LEAST}: at least, because a part is unmeasured"
     table = Table(
-        title=escape(title), title_justify="left", caption=caption, caption_justify="left", box=box.SIMPLE_HEAD,
+        title=escape(title),
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-    )  # fmt: skip
+    )
     for name in group_by:
         table.add_column(name.replace("_", " "), overflow="fold", min_width=13)
     share = "waste %\nof cost" if has_cost else "waste % of\nGPU-hours"

@@ -80,12 +80,7 @@ def compare_models(
     container = container_of(stack)
     service = ModelWhatIfService(container.settings_store, container.ledger, clock=container.clock)
     outcome = service.compare(
-        days=days,
-        api_price=api_price,
-        gpu_model=gpu_model,
-        cluster=cluster,
-        business_unit=business_unit,
-        model=model,
+        days=days, api_price=api_price, gpu_model=gpu_model, cluster=cluster, business_unit=business_unit, model=model
     )
     if output_format == "json":
         sys.stdout.write(dumps(models_document(outcome), indent=2) + "\n")
@@ -119,9 +114,14 @@ def _print_table(outcome: "ModelsOutcome", gpu_model: str | None, *, has_api_pri
     table.add_column("model", overflow="fold")
     gpu_columns = (f"on other GPUs than {escape(gpu_model)}", f"on {escape(gpu_model)}") if gpu_model else ()
     for title in (
-        "prompt tokens", "generated", "cost", "at full use", *(["API"] if has_api_price else []), *gpu_columns,
+        "prompt tokens",
+        "generated",
+        "cost",
+        "at full use",
+        *(["API"] if has_api_price else []),
+        *gpu_columns,
         *(["at full use"] if gpu_model else []),
-    ):  # fmt: skip
+    ):
         table.add_column(title, justify="right")
     for compared in outcome.models:
         counts = (compared.total.prompt_tokens, compared.total.generated_tokens)

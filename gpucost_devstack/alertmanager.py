@@ -44,9 +44,12 @@ def running_alertmanager(
             (home / name).write_text(text)
         url = f"http://127.0.0.1:{free_port()}"
         command = [
-            executable, f"--config.file={home / 'alertmanager.yml'}", f"--storage.path={home / 'data'}",
-            f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address=",
-        ]  # fmt: skip
+            executable,
+            f"--config.file={home / 'alertmanager.yml'}",
+            f"--storage.path={home / 'data'}",
+            f"--web.listen-address={url.removeprefix('http://')}",
+            "--cluster.listen-address=",
+        ]
         with (home / "log").open("wb") as log:
             options = {"stdout": log, "stderr": subprocess.STDOUT, "env": environment}
             with running_program(command, **options) as process:

@@ -40,8 +40,12 @@ def sam_build(folder: Path, environment: Mapping[str, str] | None = None) -> Pat
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     completed = subprocess.run(
         [sam, "build", "--no-cached", "--build-dir", folder / "build"],
-        cwd=REPOSITORY, env={**environment, **variables}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if completed.returncode:
         raise GpuCostError(f"sam build failed: {completed.stderr[-2000:]}")
     return folder / "build"

@@ -155,9 +155,10 @@ def _signature_of(request: HttpRequest, parameters: Mapping[str, str]) -> _Signa
     access_key, *scope = parts["Credential"].split("/")
     if len(scope) != 4 or scope[3] != "aws4_request":
         raise SignatureError(
-            "IncompleteSignatureException", "Credential must have exactly 5 slash-delimited elements, e.g. "
-            f"keyid/date/region/service/term, got '{parts['Credential']}'"
-        )  # fmt: skip
+            "IncompleteSignatureException",
+            "Credential must have exactly 5 slash-delimited elements, e.g. "
+            f"keyid/date/region/service/term, got '{parts['Credential']}'",
+        )
     signed_headers = parts["SignedHeaders"].split(";")
     if "host" not in signed_headers:
         raise SignatureError(
@@ -170,9 +171,10 @@ def _check_scope(signed: _Signature, service: str | None, region: str | None) ->
     day, signed_region, signed_service, _ = signed.scope
     if day != signed.time[:8]:
         raise SignatureError(
-            "InvalidSignatureException", "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of "
-            f"date from HTTP: '{day}' != '{signed.time[:8]}', from '{signed.time}'."
-        )  # fmt: skip
+            "InvalidSignatureException",
+            "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of "
+            f"date from HTTP: '{day}' != '{signed.time[:8]}', from '{signed.time}'.",
+        )
     if region not in (None, signed_region):
         raise SignatureError(
             "InvalidSignatureException", f"Credential should be scoped to a valid region, not '{signed_region}'."

@@ -33,10 +33,7 @@ def running_victoria_metrics(executable: str, openmetrics: Iterable[Path]) -> It
         url = f"http://127.0.0.1:{free_port()}"
         address = url.removeprefix("http://")
         command = [executable, f"-httpListenAddr={address}", f"-storageDataPath={folder}/data", *FLAGS]
-        with (
-            log_path.open("wb") as log,
-            running_program(command, stdout=log, stderr=subprocess.STDOUT) as process,
-        ):
+        with log_path.open("wb") as log, running_program(command, stdout=log, stderr=subprocess.STDOUT) as process:
             wait_until_ready(f"{url}/health", "VictoriaMetrics", process, log_path)
             for path in openmetrics:
                 _import(url, path)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SUFFIXES = {
-    ".css", ".html", ".j2", ".json", ".mako", ".md", ".py", ".sh", ".toml", ".ts", ".tsx", ".yaml", ".yml",
-}  # fmt: skip
+SUFFIXES = {".css", ".html", ".j2", ".json", ".mako", ".md", ".py", ".sh", ".toml", ".ts", ".tsx", ".yaml", ".yml"}
 
 
 @dataclass(frozen=True)

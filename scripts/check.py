@@ -62,9 +62,11 @@ def main(wanted: Sequence[str]) -> int:
 def run(name: str) -> bool:
     """Run a check, print its output if it failed, and return whether it passed."""
     environment = {
-        **os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "SAM_CLI_TELEMETRY": "0",
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "SAM_CLI_TELEMETRY": "0",
         "AWS_DEFAULT_REGION": "eu-central-1",
-    }  # fmt: skip
+    }
     start = time.monotonic()
     done = subprocess.run(CHECKS[name], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     outcome = f"failed ({done.returncode})" if done.returncode else "passed"

@@ -20,14 +20,21 @@ HOME = ROOT / ".tools" / "compat"
 SUITES = ("trixie", "sid")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SCENARIOS = (
-    "tests/system", "tests/pipeline/test_attribute.py", "tests/pipeline/test_attempts.py",
-    "tests/features/recommendations/test_waiting_pods.py", "tests/manifests/test_labels.py",
-)  # fmt: skip
+    "tests/system",
+    "tests/pipeline/test_attribute.py",
+    "tests/pipeline/test_attempts.py",
+    "tests/features/recommendations/test_waiting_pods.py",
+    "tests/manifests/test_labels.py",
+)
 WITHOUT = ("--ignore=tests/system/test_demo.py",)
 """The demo's page and commands do not depend on the server."""
 NO_NAN = "VictoriaMetrics stores no NaN: such a sample is missing there"
 SAME_EXPONENT = "VictoriaMetrics stores a block of samples with the same exponent: next to 1e308, 0.25 becomes 0"
 NO_RETENTION = "VictoriaMetrics does not expose its retention, so settings need prometheus.retention_days"
+NO_STATISTICS = "the test reads Prometheus' own query statistics; the limits are AMP's"
+LIMITS = "tests/pipeline/test_attribute.py::test_queries_of_a_whole_message_stay_within_amps_limits"
+IMPLAUSIBLE = "tests/system/test_suspect_samples.py::test_implausible_use_is_not_observed"
+CAPPED = "tests/system/test_metering_devices.py::test_values_above_1_are_capped_and_nan_is_not_a_measurement"
 ODD = "tests/system/test_metering_odd_samples.py::test_non_numeric_sample_does_not_fail_the_hour"
 
 
@@ -48,31 +55,39 @@ class Server:
 
 SERVERS = (
     Server("Prometheus 2", (), "prometheus", (*SCENARIOS, "tests/manifests/test_collection.py")),
-    Server("Prometheus 3", ("prometheus", "promtool"), "prometheus",
-           (*SCENARIOS, "tests/manifests/test_collection.py", "tests/dashboards")),
     Server(
-        "VictoriaMetrics", ("victoria-metrics",), "victoria-metrics", SCENARIOS, replaces_prometheus=True,
+        "Prometheus 3",
+        ("prometheus", "promtool"),
+        "prometheus",
+        (*SCENARIOS, "tests/manifests/test_collection.py", "tests/dashboards"),
+    ),
+    Server(
+        "VictoriaMetrics",
+        ("victoria-metrics",),
+        "victoria-metrics",
+        SCENARIOS,
+        replaces_prometheus=True,
         differences={
             "tests/system/test_cli.py::test_hour_before_the_retention_is_refused": NO_RETENTION,
             "tests/pipeline/test_attribute.py::test_hours_past_the_retention_are_refused_with_the_reason": NO_RETENTION,
-            "tests/pipeline/test_attribute.py::test_queries_of_a_whole_message_stay_within_amps_limits":
-                "the test reads Prometheus' own query statistics; the limits are AMP's",
-            "tests/system/test_metering.py::test_invalid_request_only_affects_its_line[NaN]":
-                NO_NAN,
-            "tests/system/test_metering_devices.py::test_values_above_1_are_capped_and_nan_is_not_a_measurement":
-                NO_NAN,
+            LIMITS: NO_STATISTICS,
+            "tests/system/test_metering.py::test_invalid_request_only_affects_its_line[NaN]": NO_NAN,
+            CAPPED: NO_NAN,
             "tests/system/test_metering_odd_samples.py::test_non_numeric_use_is_unobserved[NaN]": NO_NAN,
-            "tests/system/test_suspect_samples.py::test_implausible_use_is_not_observed[1e308]": SAME_EXPONENT,
-            "tests/system/test_suspect_samples.py::test_implausible_use_is_not_observed[9223372036854775794]":
-                SAME_EXPONENT,
+            f"{IMPLAUSIBLE}[1e308]": SAME_EXPONENT,
+            f"{IMPLAUSIBLE}[9223372036854775794]": SAME_EXPONENT,
             f"{ODD}[kube_node_info]": NO_NAN,
             f"{ODD}[kube_node_status_capacity]": NO_NAN,
             f"{ODD}[kube_node_status_allocatable]": NO_NAN,
         },
     ),
-    Server("Alertmanager", ("prometheus-alertmanager",), "prometheus-alertmanager",
-           ("tests/features/alerting/test_alertmanager.py",)),
-)  # fmt: skip
+    Server(
+        "Alertmanager",
+        ("prometheus-alertmanager",),
+        "prometheus-alertmanager",
+        ("tests/features/alerting/test_alertmanager.py",),
+    ),
+)
 
 
 def main(wanted: Sequence[str]) -> int:
@@ -180,10 +195,13 @@ def apt_versions(packages: Sequence[str]) -> dict[str, str]:
 def apt(*command: str, cwd: Path = HOME) -> str:
     """Run apt with separate sources, lists and cache."""
     settings = {
-        "Dir::Etc::sourcelist": HOME / "sources.list", "Dir::Etc::sourceparts": "-",
-        "Dir::State::lists": HOME / "lists", "Dir::Cache": HOME / "cache",
-        "Acquire::Languages": "none", "APT::Sandbox::User": "root",
-    }  # fmt: skip
+        "Dir::Etc::sourcelist": HOME / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State::lists": HOME / "lists",
+        "Dir::Cache": HOME / "cache",
+        "Acquire::Languages": "none",
+        "APT::Sandbox::User": "root",
+    }
     options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
     done = subprocess.run([command[0], *options, *command[1:]], cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -22,11 +22,26 @@ LOCKS = tuple(REPOSITORY / "layers" / layer / "requirements.txt" for layer in ("
 PAGE_LICENSES = REPOSITORY / "functions" / "api" / "page" / "licenses.json"
 UV = REPOSITORY / ".venv" / "bin" / "uv"
 TOOLS = REPOSITORY / ".tools" / "release" / "bin"
-ALLOWED = frozenset([
-    "0BSD", "Apache Software License", "Apache-2.0", "BSD License", "BSD-2-Clause", "BSD-3-Clause", "ISC",
-    "ISC License (ISCL)", "MIT", "MIT License", "MIT No Attribution License (MIT-0)", "MIT-0", "MPL-2.0",
-    "Mozilla Public License 2.0 (MPL 2.0)", "PSF-2.0", "Python Software Foundation License",
-])  # fmt: skip
+ALLOWED = frozenset(
+    [
+        "0BSD",
+        "Apache Software License",
+        "Apache-2.0",
+        "BSD License",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "ISC License (ISCL)",
+        "MIT",
+        "MIT License",
+        "MIT No Attribution License (MIT-0)",
+        "MIT-0",
+        "MPL-2.0",
+        "Mozilla Public License 2.0 (MPL 2.0)",
+        "PSF-2.0",
+        "Python Software Foundation License",
+    ]
+)
 """SPDX identifiers, and the names of PyPI's classifiers for packages without an SPDX expression."""
 NO_TEXT = "UNKNOWN"
 """What pip-licenses writes for a missing text."""
@@ -60,12 +75,25 @@ def layer_environment(folder: Path, locks: Sequence[Path] = LOCKS) -> Path:
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
     subprocess.run(
         [
-            UV, "pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes", "--only-binary", ":all:",
-            "--python-platform", "aarch64-manylinux_2_28", "--python-version", "3.13", "--python", python,
+            UV,
+            "pip",
+            "install",
+            "--quiet",
+            "--no-config",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+            "--python-platform",
+            "aarch64-manylinux_2_28",
+            "--python-version",
+            "3.13",
+            "--python",
+            python,
             *(argument for lock in locks for argument in ("-r", lock)),
         ],
         check=True,
-    )  # fmt: skip
+    )
     return python
 
 
@@ -73,11 +101,20 @@ def layer_packages(python: Path) -> list[Package]:
     """The packages of an environment, read by pip-licenses."""
     listed = subprocess.run(
         [
-            TOOLS / "pip-licenses", "--python", python, "--with-system", "--with-license-file", "--with-notice-file",
-            "--no-license-path", "--format", "json",
+            TOOLS / "pip-licenses",
+            "--python",
+            python,
+            "--with-system",
+            "--with-license-file",
+            "--with-notice-file",
+            "--no-license-path",
+            "--format",
+            "json",
         ],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return [
         Package(
             entry["Name"], entry["Version"], entry["License"], _text(entry["LicenseText"]), _text(entry["NoticeText"])
@@ -90,11 +127,14 @@ def page_packages(path: Path = PAGE_LICENSES) -> list[Package]:
     """The packages that the built page bundles."""
     return [
         Package(
-            entry["name"], entry["version"], entry["license"],
-            _text(entry.get("licenseText")), _text(entry.get("noticeText")),
+            entry["name"],
+            entry["version"],
+            entry["license"],
+            _text(entry.get("licenseText")),
+            _text(entry.get("noticeText")),
         )
         for entry in json.loads(path.read_text())
-    ]  # fmt: skip
+    ]
 
 
 def notices(layers: Iterable[Package], page: Iterable[Package]) -> str:

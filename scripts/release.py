@@ -108,20 +108,34 @@ def bill_of_materials(python: Path, page: Iterable[Package], pyproject: Path) ->
     """
     listed = subprocess.run(
         [
-            TOOLS / "cyclonedx-py", "environment", "--pyproject", pyproject, "--output-reproducible",
-            "--of", "JSON", python,
+            TOOLS / "cyclonedx-py",
+            "environment",
+            "--pyproject",
+            pyproject,
+            "--output-reproducible",
+            "--of",
+            "JSON",
+            python,
         ],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     document: dict[str, Any] = json.loads(listed.stdout)
     main = document["metadata"]["component"]["bom-ref"]
     bundled = next(entry for entry in document["dependencies"] if entry["ref"] == main)
     for package in page:
         purl = f"pkg:npm/{package.name.replace('@', '%40')}@{package.version}"
-        document["components"].append({
-            "bom-ref": purl, "type": "library", "name": package.name, "version": package.version, "purl": purl,
-            "licenses": [{"expression": package.license}],
-        })  # fmt: skip
+        document["components"].append(
+            {
+                "bom-ref": purl,
+                "type": "library",
+                "name": package.name,
+                "version": package.version,
+                "purl": purl,
+                "licenses": [{"expression": package.license}],
+            }
+        )
         document["dependencies"].append({"ref": purl})
         bundled["dependsOn"] = [*bundled.get("dependsOn", ()), purl]
     return document

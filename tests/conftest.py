@@ -42,9 +42,7 @@ FILES_WITH_FLEET = (
     "tests/system/test_doctor_fleet.py",
 )
 """They share a Prometheus, so one worker runs them."""
-LONGEST_FILES = (
-    *FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/golden/test_golden_answers.py",
-)  # fmt: skip
+LONGEST_FILES = (*FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/golden/test_golden_answers.py")
 """They begin first. Otherwise one worker would run one of them at the end, and the other would have nothing to do."""
 
 

@@ -37,9 +37,7 @@ RATED = NOON - HOUR
 
 
 def spot(kind: str, start: datetime, end: datetime, amount: str, zone: str = "use1-az1", at: datetime = NOW) -> Price:
-    applies_to = {
-        "instance_type": kind, "zone_id": zone, "capacity_type": "spot", "operating_system": "linux",
-    }  # fmt: skip
+    applies_to = {"instance_type": kind, "zone_id": zone, "capacity_type": "spot", "operating_system": "linux"}
     return Price("spot", "node-hour", Decimal(amount), applies_to, "USD", start, end, at)
 
 
@@ -66,10 +64,16 @@ class PriceRefresh:
         store = BillStore(DynamoDBTable(client, table.name), clock=lambda: self.now)
         bill = BillRefreshService(no_bill, store, clock=lambda: self.now)
         self.service = PriceRefreshService(
-            self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
-            catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()),
+            self.store,
+            self.ledger,
+            self.book,
+            spot=Ec2SpotHistory(aws.client),
+            price_list=AwsPriceList(aws.client),
+            catalogue=Ec2InstanceTypes(aws.client),
+            bill=bill,
+            fetched=frozenset(fetched.split()),
             clock=lambda: self.now,
-        )  # fmt: skip
+        )
 
     def push(self, clusters: tuple[str, ...] = ("demo",)) -> None:
         document = {
@@ -80,12 +84,16 @@ class PriceRefresh:
 
     def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
         """Publish an hour with nodes of these (instance type, zone), which may be idle."""
-        nodes = tuple(NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, amount(0), CapacityCosts())
-                      for number, (kind, zone) in enumerate(uses))  # fmt: skip
+        nodes = tuple(
+            NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, amount(0), CapacityCosts())
+            for number, (kind, zone) in enumerate(uses)
+        )
         self.ledger.publish(
-            replace(record(cluster=cluster, hour=hour), nodes=nodes), replacing=self.ledger.manifest(cluster, hour),
-            settings_version=1, now=datetime.now(UTC),
-        )  # fmt: skip
+            replace(record(cluster=cluster, hour=hour), nodes=nodes),
+            replacing=self.ledger.manifest(cluster, hour),
+            settings_version=1,
+            now=datetime.now(UTC),
+        )
 
     def refresh(self, source: Any = None, *, new_only: bool = False) -> PricesRefresh:
         result = self.service.refresh(PricesDue(source=source, new_only=new_only))

@@ -23,9 +23,19 @@ from tests.cases import VARIABLE, tried
 
 TESTS = Path(__file__).parent
 UNIT_FOLDERS = (
-    "authoring", "core", "features", "functions", "gpucost_cli", "lint", "pipeline", "reports", "runtime", "settings",
-    "sources", "storage",
-)  # fmt: skip
+    "authoring",
+    "core",
+    "features",
+    "functions",
+    "gpucost_cli",
+    "lint",
+    "pipeline",
+    "reports",
+    "runtime",
+    "settings",
+    "sources",
+    "storage",
+)
 """Folders with tests that need only Python packages."""
 FIXTURES_WITH_PROCESSES = {"chromium", "demo", "enforced", "new_build", "prometheus"}
 SELECTED = {"unit": "not nightly and not tools", "test": "not nightly", "nightly": "nightly"}

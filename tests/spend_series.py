@@ -72,9 +72,15 @@ def _cycle(hour: int, night: float, weekend: float) -> float:
 
 
 def _jobs(
-    rng: random.Random, hours: int, hourly: float, median: float, sigma: float, gpus: dict[float, float],
-    night: float, weekend: float,
-) -> Series:  # fmt: skip
+    rng: random.Random,
+    hours: int,
+    hourly: float,
+    median: float,
+    sigma: float,
+    gpus: dict[float, float],
+    night: float,
+    weekend: float,
+) -> Series:
     """GPU-hours of jobs that come as the day has it and run lognormally long; a month of jobs runs before the start."""
     series = [0.0] * hours
     before = 4 * WEEK

@@ -25,10 +25,13 @@ def main(folder: Path) -> bool:
         )
     return bool(
         compileall.compile_dir(
-            folder / "python", quiet=1, stripdir=str(folder), prependdir="/opt",
+            folder / "python",
+            quiet=1,
+            stripdir=str(folder),
+            prependdir="/opt",
             invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
         )
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

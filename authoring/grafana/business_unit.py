@@ -56,10 +56,7 @@ def dashboard() -> Dashboard:
         [*live_variables(), label_variable("business_unit", "Business unit", units)],
         [
             ("Now", [with_size(panel, width, 5) for panel, width in zip(now, (5, 5, 5, 4, 5), strict=True)]),
-            (
-                "Over time",
-                cost_parts_panels("GPUs by part", _UNIT, "Effective + waste + unmeasured = allocated."),
-            ),
+            ("Over time", cost_parts_panels("GPUs by part", _UNIT, "Effective + waste + unmeasured = allocated.")),
             (
                 "Namespaces",
                 [

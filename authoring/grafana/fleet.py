@@ -31,10 +31,7 @@ def dashboard() -> Dashboard:
         stat_panel("GPUs", GPUS, _FLEET.sum("capacity_gpus:sum"), "Physical GPUs on nodes."),
         stat_panel("Allocated", GPUS, _FLEET.sum("allocated_gpus:sum"), "GPUs that pods requested and hold."),
         stat_panel(
-            "Utilization",
-            RATIO,
-            f"{_FLEET.part('effective')} / {measured}",
-            "Effective ÷ (effective + waste).",
+            "Utilization", RATIO, f"{_FLEET.part('effective')} / {measured}", "Effective ÷ (effective + waste)."
         ),
         stat_panel("Waste per hour", USD, f"{_FLEET.part('waste')} * $usd", f"Allocated and not used. {ESTIMATE}"),
         stat_panel(

@@ -29,15 +29,24 @@ def dashboard() -> dashboards.Dashboard:
     """Build the dashboard for the operators of gpucost. Its second half queries CloudWatch."""
     stacks = dashboards.QueryVariable("stack").label("Stack").datasource(CLOUDWATCH)
     stack_names: dict[str, object] = {
-        "queryType": "dimensionValues", "region": "default", "namespace": "GpuCost", "metricName": "HoursSent",
-        "dimensionKey": "stack", "dimensionFilters": {}, "refId": "stack",
-    }  # fmt: skip
+        "queryType": "dimensionValues",
+        "region": "default",
+        "namespace": "GpuCost",
+        "metricName": "HoursSent",
+        "dimensionKey": "stack",
+        "dimensionFilters": {},
+        "refId": "stack",
+    }
     queues = dashboards.QueryVariable("dead_letters").label("Dead-letter queue").datasource(CLOUDWATCH)
     queue_names: dict[str, object] = {
-        "queryType": "dimensionValues", "region": "default", "namespace": "AWS/SQS",
-        "metricName": "ApproximateNumberOfMessagesVisible", "dimensionKey": "QueueName", "dimensionFilters": {},
+        "queryType": "dimensionValues",
+        "region": "default",
+        "namespace": "AWS/SQS",
+        "metricName": "ApproximateNumberOfMessagesVisible",
+        "dimensionKey": "QueueName",
+        "dimensionFilters": {},
         "refId": "dead_letters",
-    }  # fmt: skip
+    }
     return with_panels(
         empty_dashboard(
             "GPU cost pipeline", "gpucost-pipeline", "Whether metrics arrive and hours are computed.", span="now-2d"
@@ -100,16 +109,28 @@ def _metrics() -> Sequence[Panel]:
 def _hours() -> Sequence[Panel]:
     return [
         _chart(
-            "Hours", GPUS, ("HoursSent", "dispatch", "Sum"), ("HoursPublished", "attribute", "Sum"),
-            ("HoursIncomplete", "attribute", "Sum"), ("HoursGivenUp", "attribute", "Sum"),
+            "Hours",
+            GPUS,
+            ("HoursSent", "dispatch", "Sum"),
+            ("HoursPublished", "attribute", "Sum"),
+            ("HoursIncomplete", "attribute", "Sum"),
+            ("HoursGivenUp", "attribute", "Sum"),
         ),
-        _chart("Overdue hours, unreadable settings, failed clusters", GPUS,
-               ("HoursOverdue", "dispatch", "Maximum"),
-               ("SettingsVersionsUnreadable", "dispatch", "Maximum"), ("ClustersFailed", "dispatch", "Maximum")),
+        _chart(
+            "Overdue hours, unreadable settings, failed clusters",
+            GPUS,
+            ("HoursOverdue", "dispatch", "Maximum"),
+            ("SettingsVersionsUnreadable", "dispatch", "Maximum"),
+            ("ClustersFailed", "dispatch", "Maximum"),
+        ),
         _chart("Delay from the end of an hour to its figures", "s", ("LagSeconds", "attribute", "p90")),
-        _chart("Coverage of the allocation source", RATIO, ("AllocationCoverage", "attribute", "Average"),
-               ("AllocationCoverage", "attribute", "Minimum")),
-    ]  # fmt: skip
+        _chart(
+            "Coverage of the allocation source",
+            RATIO,
+            ("AllocationCoverage", "attribute", "Average"),
+            ("AllocationCoverage", "attribute", "Minimum"),
+        ),
+    ]
 
 
 def _service() -> Sequence[Panel]:
@@ -120,16 +141,29 @@ def _service() -> Sequence[Panel]:
         time_series_panel("Messages in the dead-letter queue", GPUS).datasource(CLOUDWATCH).with_target(dead_letters)
     )
     return [
-        _chart("Duration of each step", "s",
-               ("AttributeSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
-        _chart("Lines, queries and capacity units", GPUS, ("LinesWritten", "attribute", "Sum"),
-               ("Queries", "attribute", "Sum"),
-               ("CapacityUnits", "attribute", "Sum")),
+        _chart(
+            "Duration of each step",
+            "s",
+            ("AttributeSeconds", "attribute", "p90"),
+            ("PublishSeconds", "attribute", "p90"),
+        ),
+        _chart(
+            "Lines, queries and capacity units",
+            GPUS,
+            ("LinesWritten", "attribute", "Sum"),
+            ("Queries", "attribute", "Sum"),
+            ("CapacityUnits", "attribute", "Sum"),
+        ),
         _chart("Samples that queries processed", "short", ("SamplesProcessed", "attribute", "Sum")),
-        _chart("Prices and exports", GPUS, ("PriceSourcesFailed", "prices", "Maximum"),
-               ("HoursToRestate", "dispatch", "Maximum"), ("ExportDaysLeft", "export", "Maximum")),
+        _chart(
+            "Prices and exports",
+            GPUS,
+            ("PriceSourcesFailed", "prices", "Maximum"),
+            ("HoursToRestate", "dispatch", "Maximum"),
+            ("ExportDaysLeft", "export", "Maximum"),
+        ),
         with_size(waiting, 12),
-    ]  # fmt: skip
+    ]
 
 
 def _chart(title: str, unit: str, *metrics: tuple[str, str, str]) -> Panel:

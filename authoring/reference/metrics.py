@@ -93,10 +93,15 @@ def metrics_page() -> str:
         (code(family.metric), family.severity, f"Without it, {family.consequence}") for family in METRIC_FAMILIES
     ]
     signals = [
-        (code(signal.name), signal.family, f"{signal.scale:f}", "yes" if signal.works_under_mig else "no",
-         signal.exporter_versions)
+        (
+            code(signal.name),
+            signal.family,
+            f"{signal.scale:f}",
+            "yes" if signal.works_under_mig else "no",
+            signal.exporter_versions,
+        )
         for signal in (*SIGNALS.values(), *ACCELERATOR_SIGNALS)
-    ]  # fmt: skip
+    ]
     counters = [
         (code(metric), server.name, kind, code(server.model_label) if server.model_label else "")
         for server in INFERENCE_SERVERS

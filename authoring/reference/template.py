@@ -10,8 +10,12 @@ from authoring.reference.markdown import code, page, table
 from gpucost_devstack.template import REPOSITORY, TEMPLATE
 
 RUNBOOK = REPOSITORY / "docs" / "how-to" / "runbook.md"
-_COMPARISONS = {"GreaterThanThreshold": ">", "GreaterThanOrEqualToThreshold": "≥", "LessThanThreshold": "<",
-                "LessThanOrEqualToThreshold": "≤"}  # fmt: skip
+_COMPARISONS = {
+    "GreaterThanThreshold": ">",
+    "GreaterThanOrEqualToThreshold": "≥",
+    "LessThanThreshold": "<",
+    "LessThanOrEqualToThreshold": "≤",
+}
 _REPOSITORY_LINK = re.compile(r"\bdocs/(?:how-to|contributing|reference|tutorials|explanation)/[\w-]+\.md")
 INTRODUCTION = """
 Every parameter has a default. `gpucost init` and `make deploy` ask for the most important ones and write them to `samconfig.toml`; add others there, to `parameter_overrides` ([deploy](../how-to/deploy.md)).

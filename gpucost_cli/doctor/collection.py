@@ -120,10 +120,7 @@ class FactsCollector:
             exporters=exporters,
             resources=parsing.max_counts(resources, "resource"),
             holders=holders,
-            unexplained=[
-                *unknown,
-                *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1],
-            ],
+            unexplained=[*unknown, *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1]],
             nodes=parsing.parse_nodes(nodes, holders),
             nodes_with_vgpus=nodes_with_vgpus,
             devices=devices,

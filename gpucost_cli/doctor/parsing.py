@@ -57,9 +57,12 @@ def parse_gpu_holders(series: Iterable[Series]) -> list[GpuHolder]:
         if labels.get("resource") in FRACTION_RESOURCES:
             continue  # a part of what the pod's nvidia.com/gpu stand for
         pod = (
-            exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""),
-            exported_label(labels, "node"), labels.get("resource", ""),
-        )  # fmt: skip
+            exported_label(labels, "namespace"),
+            exported_label(labels, "pod"),
+            labels.get("uid", ""),
+            exported_label(labels, "node"),
+            labels.get("resource", ""),
+        )
         container = labels.get(STATISTIC_LABEL) == "init", exported_label(labels, "container")
         units.setdefault(pod, {})[container] = int(parse_number(pod_series.samples[-1][1]))
         targets.setdefault(pod, set()).add(parse_target(labels))

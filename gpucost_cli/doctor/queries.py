@@ -38,10 +38,30 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 SCRAPE_LABELS = ("job", "instance", "prometheus_replica", "__replica__")
 _POD_LABELS = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
 _DEVICE_LABELS = (
-    "__name__", *SCRAPE_LABELS, "gpu", "device", "UUID", "uuid", "GPU_I_ID", "GPU_I_PROFILE", "modelName",
-    "Hostname", "hostname", "node", "kubernetes_node", "nodename", "instance_id", "namespace", "pod",
-    "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
-)  # fmt: skip
+    "__name__",
+    *SCRAPE_LABELS,
+    "gpu",
+    "device",
+    "UUID",
+    "uuid",
+    "GPU_I_ID",
+    "GPU_I_PROFILE",
+    "modelName",
+    "Hostname",
+    "hostname",
+    "node",
+    "kubernetes_node",
+    "nodename",
+    "instance_id",
+    "namespace",
+    "pod",
+    "exported_namespace",
+    "exported_pod",
+    "pod_namespace",
+    "pod_name",
+    "vgpu",
+    "dra_claim_name",
+)
 
 AT_ZERO = "zero"
 """The statistic of devices whose signals are 0."""
@@ -141,10 +161,7 @@ class DoctorQueries:
         of_pods = " or ".join(self.select(name, 'vgpu!=""', 'pod_uid!=""') for name in names)
         of_device = " or ".join(self.select(name, 'vgpu=""', 'pod_uid=""') for name in names)
         return union(
-            {
-                "pods": f"sum by (UUID) (max by (UUID,pod_uid) ({of_pods}))",
-                "device": f"max by (UUID) ({of_device})",
-            }
+            {"pods": f"sum by (UUID) (max by (UUID,pod_uid) ({of_pods}))", "device": f"max by (UUID) ({of_device})"}
         )
 
     def cluster_labels(self) -> str:

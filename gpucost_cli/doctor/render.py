@@ -122,9 +122,12 @@ def _checks_table(report: ClusterReport) -> Table:
             else _STYLES[check.status]
         )
         table.add_row(
-            printable(_check_title(check)), f"[{style}]{check.status}[/]", check.severity,
-            "" if check.series is None else str(check.series), _seconds(check.scrape_interval_seconds),
-        )  # fmt: skip
+            printable(_check_title(check)),
+            f"[{style}]{check.status}[/]",
+            check.severity,
+            "" if check.series is None else str(check.series),
+            _seconds(check.scrape_interval_seconds),
+        )
     return table
 
 

@@ -164,12 +164,7 @@ def remote_write_pattern(patterns: Mapping[str, str], inference_metrics: Iterabl
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:
-    unneeded = {
-        *_POD_METRICS,
-        *_NODE_METRICS,
-        queries.PHASE,
-        *([] if required.of_pods else [POD_LABELS_METRIC]),
-    }
+    unneeded = {*_POD_METRICS, *_NODE_METRICS, queries.PHASE, *([] if required.of_pods else [POD_LABELS_METRIC])}
     return [name for name in KUBE_METRICS if name not in unneeded]
 
 

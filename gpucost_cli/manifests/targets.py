@@ -13,19 +13,13 @@ QUERY_ROLE = ("aws/query-role.yaml", "aws/query-role.parameters.json")
 _AWS = (*_COLLECTOR_ROLE, *QUERY_ROLE)
 STACK = "kube-prometheus-stack"
 TARGETS: Mapping[str, Sequence[str]] = {
-    STACK: (
-        "helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_AWS, "env.sh",
-    ),
+    STACK: ("helm/kube-prometheus-stack.yaml", *_GPU_EXPORTER, *_AWS, "env.sh"),
     "amp-scraper": ("collection/amp-scraper.yaml", *_EXPORTERS, *QUERY_ROLE, "env.sh"),
-    "otel-collector": (
-        "collection/access.yaml", "collection/otel-collector.yaml", *_EXPORTERS, *_AWS, "env.sh",
-    ),
-    "prometheus-agent": (
-        "collection/access.yaml", "collection/prometheus-agent.yaml", *_EXPORTERS, *_AWS, "env.sh",
-    ),
+    "otel-collector": ("collection/access.yaml", "collection/otel-collector.yaml", *_EXPORTERS, *_AWS, "env.sh"),
+    "prometheus-agent": ("collection/access.yaml", "collection/prometheus-agent.yaml", *_EXPORTERS, *_AWS, "env.sh"),
     "prometheus": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
     "other-servers": ("collection/scrape-configs.yaml", *_EXPORTERS, "env.sh"),
-}  # fmt: skip
+}
 """The files of each way. `other-servers` is VictoriaMetrics, Mimir and Thanos."""
 SERVE, SERVE_FILE = "serve", "serve/serve.yaml"
 """Another value of `--for`, which connects no cluster, and its file."""
@@ -40,9 +34,11 @@ ONLY_FOR_EXISTING_CLUSTERS = frozenset(("helm/kube-prometheus-stack.yaml", OPERA
 """Files that a new cluster does not need: eksctl creates the role, and `gpu-operator.yaml` has the same block."""
 
 _OPERATOR_LIMITS = {
-    "sample_limit": "sampleLimit", "label_limit": "labelLimit", "label_name_length_limit": "labelNameLengthLimit",
+    "sample_limit": "sampleLimit",
+    "label_limit": "labelLimit",
+    "label_name_length_limit": "labelNameLengthLimit",
     "label_value_length_limit": "labelValueLengthLimit",
-}  # fmt: skip
+}
 """The limits of a scrape that the chart passes on to a PodMonitor. It has none of the response's size."""
 
 

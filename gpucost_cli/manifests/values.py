@@ -49,11 +49,7 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
     values = existing_cluster_values(settings, parameters, "otel-collector")
     return {
         **values,
-        "cluster": {
-            **values["cluster"],
-            "version": parameters.kubernetes_version,
-            "zones": list(parameters.zones),
-        },
+        "cluster": {**values["cluster"], "version": parameters.kubernetes_version, "zones": list(parameters.zones)},
         "environment": parameters.environment,
         "gpu_group": parameters.gpu_group.model_dump(),
         "spot_instance_types": list(parameters.spot_instance_types),

@@ -84,8 +84,9 @@ def render_groups(output_format: str, groups: Groups) -> str:
     rules = {"groups": [dict(group) for group in groups]}
     if output_format == "operator":
         metadata = {"name": "gpucost", "labels": {"app.kubernetes.io/part-of": "gpucost"}}
-        return _to_yaml({"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": metadata,
-                      "spec": rules})  # fmt: skip
+        return _to_yaml(
+            {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": metadata, "spec": rules}
+        )
     if output_format == "cloudformation":
         return _to_yaml(_cloudformation_template(_to_yaml(rules)))
     return _to_yaml(rules)

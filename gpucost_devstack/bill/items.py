@@ -6,9 +6,17 @@ from decimal import Decimal
 from typing import Final, Literal
 
 LineType = Literal[
-    "Usage", "SavingsPlanCoveredUsage", "SavingsPlanNegation", "SavingsPlanRecurringFee", "DiscountedUsage", "RIFee",
-    "Tax", "Credit", "EdpDiscount", "Refund",
-]  # fmt: skip
+    "Usage",
+    "SavingsPlanCoveredUsage",
+    "SavingsPlanNegation",
+    "SavingsPlanRecurringFee",
+    "DiscountedUsage",
+    "RIFee",
+    "Tax",
+    "Credit",
+    "EdpDiscount",
+    "Refund",
+]
 CAPACITY_BLOCK: Final = "EC2 Capacity Block for ML"
 ZERO = Decimal(0)
 HOUR = timedelta(hours=1)
@@ -120,9 +128,16 @@ def spot(instance: str, of_type: str, start: datetime, amount: str, *, hours: st
     """A spot instance. The amount is 0 if AWS interrupted it in its first hour."""
     cost = usd(amount)
     return LineItem(
-        "Usage", start, f"EUC1-SpotUsage:{of_type}", instance, Decimal(hours), on_demand_cost=cost, unblended_cost=cost,
-        amortized_cost=cost, operation="RunInstances:SV001",
-    )  # fmt: skip
+        "Usage",
+        start,
+        f"EUC1-SpotUsage:{of_type}",
+        instance,
+        Decimal(hours),
+        on_demand_cost=cost,
+        unblended_cost=cost,
+        amortized_cost=cost,
+        operation="RunInstances:SV001",
+    )
 
 
 def savings_plan_covered(
@@ -130,10 +145,16 @@ def savings_plan_covered(
 ) -> list[LineItem]:
     """An instance covered by a Savings Plan: usage at the list price, and its negation."""
     usage = LineItem(
-        "SavingsPlanCoveredUsage", start, f"EUC1-BoxUsage:{of_type}", instance, Decimal(hours),
+        "SavingsPlanCoveredUsage",
+        start,
+        f"EUC1-BoxUsage:{of_type}",
+        instance,
+        Decimal(hours),
         on_demand_cost=usd(listed),
-        unblended_cost=usd(listed), amortized_cost=usd(amount), commitment=plan,
-    )  # fmt: skip
+        unblended_cost=usd(listed),
+        amortized_cost=usd(amount),
+        commitment=plan,
+    )
     return [usage, replace(usage, line_type="SavingsPlanNegation", unblended_cost=-usd(listed), amortized_cost=ZERO)]
 
 
@@ -142,9 +163,15 @@ def reserved_instance(
 ) -> LineItem:
     """An instance covered by Reserved Instances: unblended cost 0, amortized cost in its own column."""
     return LineItem(
-        "DiscountedUsage", start, f"EUC1-BoxUsage:{of_type}", instance, Decimal(hours), on_demand_cost=usd(amount) * 2,
-        amortized_cost=usd(amount), commitment=ri,
-    )  # fmt: skip
+        "DiscountedUsage",
+        start,
+        f"EUC1-BoxUsage:{of_type}",
+        instance,
+        Decimal(hours),
+        on_demand_cost=usd(amount) * 2,
+        amortized_cost=usd(amount),
+        commitment=ri,
+    )
 
 
 def capacity_block(instance: str, of_type: str, start: datetime, reservation: str) -> LineItem:
@@ -156,19 +183,35 @@ def savings_plan_fee(plan: str, start: datetime, committed: str, used: str, *, f
     """A Savings Plan's commitment for an hour, used in part."""
     code = f"EUC1-EC2SP:{family}.3yrNoUpfront" if family else "ComputeSP:3yrNoUpfront"
     return LineItem(
-        "SavingsPlanRecurringFee", start, code, plan, product="ComputeSavingsPlans", operation="None",
-        unblended_cost=usd(committed), commitment=plan, hourly_commitment=usd(committed),
-        used_commitment=usd(used), plan_family=family,
-    )  # fmt: skip
+        "SavingsPlanRecurringFee",
+        start,
+        code,
+        plan,
+        product="ComputeSavingsPlans",
+        operation="None",
+        unblended_cost=usd(committed),
+        commitment=plan,
+        hourly_commitment=usd(committed),
+        used_commitment=usd(used),
+        plan_family=family,
+    )
 
 
 def reserved_instance_fee(ri: str, of_type: str, month: datetime, *, unused: str, unused_hours: str) -> LineItem:
     """The monthly fee of Reserved Instances, part of which is unused."""
     following = (month + timedelta(days=32)).replace(day=1)
     return LineItem(
-        "RIFee", month, f"EUC1-HeavyUsage:{of_type}", ri, Decimal(720), unblended_cost=usd(2000),
-        amortized_cost=usd(unused), end=following, commitment=ri, unused_reserved_hours=Decimal(unused_hours),
-    )  # fmt: skip
+        "RIFee",
+        month,
+        f"EUC1-HeavyUsage:{of_type}",
+        ri,
+        Decimal(720),
+        unblended_cost=usd(2000),
+        amortized_cost=usd(unused),
+        end=following,
+        commitment=ri,
+        unused_reserved_hours=Decimal(unused_hours),
+    )
 
 
 def unused_capacity_reservation(
@@ -177,14 +220,28 @@ def unused_capacity_reservation(
     """A partly unused On-Demand Capacity Reservation, and the row that only states the reservation."""
     cost = usd(amount)
     unused = LineItem(
-        "Usage", start, f"EUC1-UnusedBox:{of_type}", reservation, Decimal(hours),
-        on_demand_cost=cost, unblended_cost=cost,
-        amortized_cost=cost, capacity_reservation=reservation, capacity_status="Unused", capacity_type="ODCR",
-    )  # fmt: skip
+        "Usage",
+        start,
+        f"EUC1-UnusedBox:{of_type}",
+        reservation,
+        Decimal(hours),
+        on_demand_cost=cost,
+        unblended_cost=cost,
+        amortized_cost=cost,
+        capacity_reservation=reservation,
+        capacity_status="Unused",
+        capacity_type="ODCR",
+    )
     total = LineItem(
-        "Usage", start, f"EUC1-Reservation:{of_type}", reservation, Decimal(4),
-        capacity_reservation=reservation, capacity_status="Reserved", capacity_type="ODCR",
-    )  # fmt: skip
+        "Usage",
+        start,
+        f"EUC1-Reservation:{of_type}",
+        reservation,
+        Decimal(4),
+        capacity_reservation=reservation,
+        capacity_status="Reserved",
+        capacity_type="ODCR",
+    )
     return [unused, total]
 
 
@@ -203,7 +260,9 @@ def other_charges(instance: str, of_type: str, start: datetime) -> list[LineItem
         replace(charge, line_type="Refund", usage_type=box, amortized_cost=usd(-3), unblended_cost=usd(-3)),
         replace(charge, usage_type="EUC1-BoxUsage:m5.large", resource="i-0ffffffffffffffff"),
         replace(
-            charge, usage_type="EUC1-EKS-EC2-vCPU-Hours", product="AmazonEKS",
+            charge,
+            usage_type="EUC1-EKS-EC2-vCPU-Hours",
+            product="AmazonEKS",
             resource="arn:aws:eks:eu-central-1:111122223333:pod/demo/bu-a/trainer/9c1f",
         ),
-    ]  # fmt: skip
+    ]

@@ -55,9 +55,16 @@ def _claims(
         geometry = pod.node.geometry_at(max(pod.bound_at, pod.node.lifetime[0])) or pod.node.geometries[0]
         for claim in pod.device_claims:
             names = {"namespace": pod.namespace, "resourceclaim_name" if is_exporter else "resourceclaim": claim}
-            holder = {"pod_name": pod.name, "uid": pod.id} if is_exporter else {
-                "consumer_apigroup": "", "consumer_resource": "pods", "consumer_name": pod.name, "consumer_uid": pod.id,
-            }  # fmt: skip
+            holder = (
+                {"pod_name": pod.name, "uid": pod.id}
+                if is_exporter
+                else {
+                    "consumer_apigroup": "",
+                    "consumer_resource": "pods",
+                    "consumer_name": pod.name,
+                    "consumer_uid": pod.id,
+                }
+            )
             metric = f"kube_resourceclaim_status_reserved_for{'_pod' if is_exporter else ''}"
             reserved = constant(times, pod.bound_at, pod.released_at, 1)
             yield SimulatedSeries(metric, {**names, **holder, **target}, reserved)
@@ -79,10 +86,15 @@ def _claims(
 def _device(node: Node, device: Device) -> tuple[str, dict[str, str], object]:
     """A device's memory, as of Gradiant/kube-dra-exporter 0.1.0 (main.go)."""
     labels = {
-        "resourceslice_name": f"{node.name}-gpu.nvidia.com-x7k2p", "device_name": device.name, "driver": DRIVER,
-        "pool": node.name, "node_name": node.name, "type": "mig" if device.profile else "gpu",
-        "product_name": node.model, "parent_uuid": f"GPU-{node.name}-{device.gpu}" if device.profile else "",
-    }  # fmt: skip
+        "resourceslice_name": f"{node.name}-gpu.nvidia.com-x7k2p",
+        "device_name": device.name,
+        "driver": DRIVER,
+        "pool": node.name,
+        "node_name": node.name,
+        "type": "mig" if device.profile else "gpu",
+        "product_name": node.model,
+        "parent_uuid": f"GPU-{node.name}-{device.gpu}" if device.profile else "",
+    }
     share = slice_of_gpu(model_of(node), device.profile) if device.profile else Fraction(1)
     return "kube_resourceslice_device_capacity_memory_bytes", labels, int(80 * 2**30 * share)
 
@@ -90,7 +102,10 @@ def _device(node: Node, device: Device) -> tuple[str, dict[str, str], object]:
 def _device_info(node: Node, device: Device) -> tuple[str, dict[str, str], object]:
     """A device, as in kubernetes/kube-state-metrics#3020 (resourceslice.go)."""
     labels = {
-        "resourceslice": f"{node.name}-gpu.nvidia.com-x7k2p", "driver": DRIVER, "pool_name": node.name,
-        "node_name": node.name, "device_name": device.name,
-    }  # fmt: skip
+        "resourceslice": f"{node.name}-gpu.nvidia.com-x7k2p",
+        "driver": DRIVER,
+        "pool_name": node.name,
+        "node_name": node.name,
+        "device_name": device.name,
+    }
     return "kube_resourceslice_device_info", labels, 1

@@ -204,12 +204,7 @@ def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter
 
 
 def _process_values(
-    scenario: Scenario,
-    exporter: Exporter,
-    node: Node,
-    device_index: int,
-    minute: Fraction,
-    holders: Sequence[Pod],
+    scenario: Scenario, exporter: Exporter, node: Node, device_index: int, minute: Fraction, holders: Sequence[Pod]
 ) -> Iterator[tuple[Labels, Fraction]]:
     """The labels and values of a device's own series and of each pod's processes.
 

@@ -28,23 +28,39 @@ PARTS_OF_A_GPU = {"l4-eighth": Fraction(1, 8), "l4-quarter": Fraction(1, 4), "l4
 _SEVENTHS = Fraction(1, 7)
 _PROFILE_SHARES: dict[str, dict[str, Fraction]] = {
     "a100-40": {
-        "1g.5gb": _SEVENTHS, "1g.10gb": Fraction(1, 4), "2g.10gb": 2 * _SEVENTHS, "3g.20gb": Fraction(1, 2),
-        "4g.20gb": 4 * _SEVENTHS, "7g.40gb": Fraction(1),
+        "1g.5gb": _SEVENTHS,
+        "1g.10gb": Fraction(1, 4),
+        "2g.10gb": 2 * _SEVENTHS,
+        "3g.20gb": Fraction(1, 2),
+        "4g.20gb": 4 * _SEVENTHS,
+        "7g.40gb": Fraction(1),
     },
     "a100-80": {
-        "1g.10gb": _SEVENTHS, "1g.20gb": Fraction(1, 4), "2g.20gb": 2 * _SEVENTHS, "3g.40gb": Fraction(1, 2),
-        "4g.40gb": 4 * _SEVENTHS, "7g.80gb": Fraction(1),
+        "1g.10gb": _SEVENTHS,
+        "1g.20gb": Fraction(1, 4),
+        "2g.20gb": 2 * _SEVENTHS,
+        "3g.40gb": Fraction(1, 2),
+        "4g.40gb": 4 * _SEVENTHS,
+        "7g.80gb": Fraction(1),
     },
     "h200": {
-        "1g.18gb": _SEVENTHS, "1g.35gb": Fraction(1, 4), "2g.35gb": 2 * _SEVENTHS, "3g.71gb": Fraction(1, 2),
-        "4g.71gb": 4 * _SEVENTHS, "7g.141gb": Fraction(1),
+        "1g.18gb": _SEVENTHS,
+        "1g.35gb": Fraction(1, 4),
+        "2g.35gb": 2 * _SEVENTHS,
+        "3g.71gb": Fraction(1, 2),
+        "4g.71gb": 4 * _SEVENTHS,
+        "7g.141gb": Fraction(1),
     },
     "b200": {
-        "1g.23gb": _SEVENTHS, "1g.45gb": Fraction(1, 4), "2g.45gb": 2 * _SEVENTHS, "3g.90gb": Fraction(1, 2),
-        "4g.90gb": 4 * _SEVENTHS, "7g.180gb": Fraction(1),
+        "1g.23gb": _SEVENTHS,
+        "1g.45gb": Fraction(1, 4),
+        "2g.45gb": 2 * _SEVENTHS,
+        "3g.90gb": Fraction(1, 2),
+        "4g.90gb": 4 * _SEVENTHS,
+        "7g.180gb": Fraction(1),
     },
     "a30": {"1g.6gb": Fraction(1, 4), "2g.12gb": Fraction(1, 2), "4g.24gb": Fraction(1)},
-}  # fmt: skip
+}
 _PROFILE_SHARES["h100"] = _PROFILE_SHARES["h100-one"] = _PROFILE_SHARES["a100-80"]
 
 

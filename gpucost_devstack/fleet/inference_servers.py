@@ -81,9 +81,13 @@ _GATEWAY_METRICS: Mapping[str, Mapping[str, str]] = {
     },
 }
 _MODEL_LABELS = {
-    "vllm": "model_name", "sglang": "model_name", "nim": "model_name", "triton": "model", "trtllm": "model_name",
+    "vllm": "model_name",
+    "sglang": "model_name",
+    "nim": "model_name",
+    "triton": "model",
+    "trtllm": "model_name",
     "dynamo": "model",
-}  # fmt: skip
+}
 _RANKS = ({"tp_rank": "0", "pp_rank": "0"}, {"tp_rank": "1", "pp_rank": "0"})
 """Of one engine; each reports all of its requests (SGLang with --enable-metrics-for-all-schedulers)."""
 QUEUE_SECONDS_PER_REQUEST = Fraction(1, 4)
@@ -228,8 +232,11 @@ def gateway_series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         lifetime = gateway.processes[0][0], gateway.processes[-1][1]
         scraping = replace(gateway.scraping, job="gateways", instance=f"10.2.0.{number}:9090", lifetime=lifetime)
         target_labels = {
-            "job": scraping.job, "instance": scraping.instance, "namespace": gateway.namespace, "pod": gateway.pod,
-        }  # fmt: skip
+            "job": scraping.job,
+            "instance": scraping.instance,
+            "namespace": gateway.namespace,
+            "pod": gateway.pod,
+        }
         attempts = scraping.times(scenario.start, scenario.end)
         running = {
             at: process

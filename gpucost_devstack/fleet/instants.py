@@ -406,10 +406,7 @@ def gpus_by_state(
     if is_unobserved:
         return GpusByState(held=held, unobserved=disputed + free, stranded=gpus - held - disputed - free)
     return GpusByState(
-        held=held,
-        unallocated=free - unhealthy,
-        stranded=gpus - held - disputed - free + unhealthy,
-        unobserved=disputed,
+        held=held, unallocated=free - unhealthy, stranded=gpus - held - disputed - free + unhealthy, unobserved=disputed
     )
 
 

@@ -129,14 +129,7 @@ class _TrueHourBuilder:
         if not observed_spans:
             unmeasured = ToleratedAmount(self._gpu_minutes(allocation, running) / 60, bound)
             return TrueLine(
-                allocation.pod,
-                allocation.resource,
-                allocation.units,
-                share,
-                "none",
-                allocated,
-                None,
-                unmeasured,
+                allocation.pod, allocation.resource, allocation.units, share, "none", allocated, None, unmeasured
             )
         observed = sum(map(minutes_in, observed_spans), ZERO)
         used = sum(

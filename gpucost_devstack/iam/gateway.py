@@ -98,9 +98,16 @@ class _Handler(BaseHTTPRequestHandler):
         if role is None:
             return self._forward(body, headers)  # the administrator
         request = AwsRequest(
-            service, region, role.split(":")[4], self.command, address.path, address.query, headers, body,
+            service,
+            region,
+            role.split(":")[4],
+            self.command,
+            address.path,
+            address.query,
+            headers,
+            body,
             authorizer.athena,
-        )  # fmt: skip
+        )
         return self._is_authorized(role, request)
 
     def _is_authorized(self, role: str, request: AwsRequest) -> tuple[int, Mapping[str, str], bytes]:

@@ -39,10 +39,13 @@ def expected_rows() -> tuple[str, str]:
     units = [used(FLEET, measured) for measured in measured_units().values()]
     costs = [monthly(FLEET, measured) for measured in measured_units().values()]
     quantities = [
-        row(title, *(f"{unit[name]:,.1f}" if unit[name] < 100 and "gb_" in name else f"{unit[name]:,.0f}"
-                     for unit in units), origin)
+        row(
+            title,
+            *(f"{unit[name]:,.1f}" if unit[name] < 100 and "gb_" in name else f"{unit[name]:,.0f}" for unit in units),
+            origin,
+        )
         for name, (title, origin) in QUANTITIES.items()
-    ]  # fmt: skip
+    ]
     money = [
         row(service, *(f"{sum(part for name, part in cost.items() if name.startswith(names)):.2f}" for cost in costs))
         for service, names in SERVICES.items()

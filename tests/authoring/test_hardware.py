@@ -25,24 +25,42 @@ from gpucost.core.metering.instance_types import (
 DOCUMENTED: dict[str, dict[str, int | str]] = {
     "p2": {"xlarge": 1, "8xlarge": 8, "16xlarge": 16},
     "p3": {"2xlarge": 1, "8xlarge": 4, "16xlarge": 8},
-    "p3dn": {"24xlarge": 8}, "p4d": {"24xlarge": 8}, "p4de": {"24xlarge": 8}, "p5": {"4xlarge": 1, "48xlarge": 8},
-    "p5e": {"48xlarge": 8}, "p5en": {"48xlarge": 8}, "p6-b200": {"48xlarge": 8}, "p6-b300": {"48xlarge": 8},
+    "p3dn": {"24xlarge": 8},
+    "p4d": {"24xlarge": 8},
+    "p4de": {"24xlarge": 8},
+    "p5": {"4xlarge": 1, "48xlarge": 8},
+    "p5e": {"48xlarge": 8},
+    "p5en": {"48xlarge": 8},
+    "p6-b200": {"48xlarge": 8},
+    "p6-b300": {"48xlarge": 8},
     "p6e-gb200": {"36xlarge": 4},
-    "g3": {"4xlarge": 1, "8xlarge": 2, "16xlarge": 4}, "g3s": {"xlarge": 1},
+    "g3": {"4xlarge": 1, "8xlarge": 2, "16xlarge": 4},
+    "g3s": {"xlarge": 1},
     "g4dn": {"xlarge": 1, "16xlarge": 1, "12xlarge": 4, "metal": 8},
     "g5": {"xlarge": 1, "16xlarge": 1, "12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
     "g5g": {"xlarge": 1, "8xlarge": 1, "16xlarge": 2, "metal": 2},
-    "g6": {"xlarge": 1, "12xlarge": 4, "48xlarge": 8}, "g6e": {"xlarge": 1, "24xlarge": 4, "48xlarge": 8},
+    "g6": {"xlarge": 1, "12xlarge": 4, "48xlarge": 8},
+    "g6e": {"xlarge": 1, "24xlarge": 4, "48xlarge": 8},
     "gr6": {"4xlarge": 1, "8xlarge": 1},
-    "g6f": {"large": "1/8", "xlarge": "1/8", "2xlarge": "1/4", "4xlarge": "1/2"}, "gr6f": {"4xlarge": "1/2"},
+    "g6f": {"large": "1/8", "xlarge": "1/8", "2xlarge": "1/4", "4xlarge": "1/2"},
+    "gr6f": {"4xlarge": "1/2"},
     "g7": {"2xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
     "g7e": {"2xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
-}  # fmt: skip
+}
 NEURON = {
-    "inf1.xlarge": (1, 4), "inf1.6xlarge": (4, 4), "inf1.24xlarge": (16, 4), "inf2.xlarge": (1, 2),
-    "inf2.24xlarge": (6, 2), "inf2.48xlarge": (12, 2), "trn1.2xlarge": (1, 2), "trn1.32xlarge": (16, 2),
-    "trn1n.32xlarge": (16, 2), "trn2.3xlarge": (1, 4), "trn2.48xlarge": (16, 4), "trn2u.48xlarge": (16, 4),
-}  # fmt: skip
+    "inf1.xlarge": (1, 4),
+    "inf1.6xlarge": (4, 4),
+    "inf1.24xlarge": (16, 4),
+    "inf2.xlarge": (1, 2),
+    "inf2.24xlarge": (6, 2),
+    "inf2.48xlarge": (12, 2),
+    "trn1.2xlarge": (1, 2),
+    "trn1.32xlarge": (16, 2),
+    "trn1n.32xlarge": (16, 2),
+    "trn2.3xlarge": (1, 4),
+    "trn2.48xlarge": (16, 4),
+    "trn2u.48xlarge": (16, 4),
+}
 """Devices, and cores per device."""
 
 KARPENTER_PAGE = """## g6 Family
@@ -137,10 +155,7 @@ def test_karpenter_page_has_parts_of_gpus_by_their_memory() -> None:
 def test_later_source_replaces_types_and_keeps_the_others() -> None:
     table = Table(
         [("old", "2024-01-01")],
-        {
-            "p2.xlarge": ("NVIDIA", "K80", "1", 12288, 0, 4, 62464, 0),
-            "p9.xlarge": ("NVIDIA", "X", "1", 1, 0, 4, 1, 0),
-        },
+        {"p2.xlarge": ("NVIDIA", "K80", "1", 12288, 0, 4, 62464, 0), "p9.xlarge": ("NVIDIA", "X", "1", 1, 0, 4, 1, 0)},
     )
     table.update(("unused", "2025-01-01"), {})
     table.update(("new", "2026-01-01"), {"p9.xlarge": InstanceType("NVIDIA", "X100", Fraction(2), 2, 0, 4, 1)})

@@ -111,8 +111,14 @@ def test_metrics_of_alarms_are_emitted() -> None:
 
 def test_metrics_page_names_queried_and_recorded_metrics() -> None:
     page = metrics_page()
-    for metric in (queries.REQUESTS, queries.PHASE, queries.NODE_LABELS, queries.POD_RESOURCE_CLAIMS,
-                   "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "neuroncore_utilization_ratio"):  # fmt: skip
+    for metric in (
+        queries.REQUESTS,
+        queries.PHASE,
+        queries.NODE_LABELS,
+        queries.POD_RESOURCE_CLAIMS,
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "neuroncore_utilization_ratio",
+    ):
         assert page.count(f"\n| `{metric}` |") == 1, metric
     assert {"pod:gpucost_gpus", "cluster:gpucost_gpus:sum"} <= set(recorded_series())
 

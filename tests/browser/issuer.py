@@ -95,9 +95,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _authorize(self, query: dict[str, str]) -> None:
         issuer = self.server.issuer
         expected = {
-            "client_id": CLIENT, "redirect_uri": issuer.redirect, "response_type": "code", "scope": SCOPES,
+            "client_id": CLIENT,
+            "redirect_uri": issuer.redirect,
+            "response_type": "code",
+            "scope": SCOPES,
             "code_challenge_method": "S256",
-        }  # fmt: skip
+        }
         if not expected.items() <= query.items() or not query.get("state") or not query.get("code_challenge"):
             self._send(400, "text/plain", f"not as registered: {query}".encode())
             return

@@ -2,9 +2,7 @@
 
 from decimal import ROUND_HALF_UP, Decimal
 
-AMOUNTS = {
-    "effective_usd": "effective cost", "waste_usd": "waste", "unallocated_usd": "unallocated cost",
-}  # fmt: skip
+AMOUNTS = {"effective_usd": "effective cost", "waste_usd": "waste", "unallocated_usd": "unallocated cost"}
 """The names of amounts in charts."""
 
 

@@ -90,17 +90,26 @@ class Fleet:
         elif path == "/v1/hours":
             rows = [
                 {
-                    "cluster": "demo", "hour": written(self.start + n * HOUR), "notes": [],
+                    "cluster": "demo",
+                    "hour": written(self.start + n * HOUR),
+                    "notes": [],
                     "status": "missing" if n in self.missing else "complete",
                 }
                 for n in range(self.hours)
-            ]  # fmt: skip
+            ]
         complete_hours = self.hours - len(self.missing)
         return {
-            "start": written(self.start), "end": written(self.end), "rows": rows, "currency": "USD",
-            "totals": self._figures(0, range(self.hours)), "active": [], "history": [], "reviews": [], "cursor": None,
+            "start": written(self.start),
+            "end": written(self.end),
+            "rows": rows,
+            "currency": "USD",
+            "totals": self._figures(0, range(self.hours)),
+            "active": [],
+            "history": [],
+            "reviews": [],
+            "cursor": None,
             "coverage": {"hours_expected": self.hours, "hours_complete": complete_hours},
-        }  # fmt: skip
+        }
 
     def _spans(self, grain: str) -> list[range]:
         if grain == "total":
@@ -114,13 +123,27 @@ class Fleet:
         held = len(complete_hours)
         used = sum(self.use(unit, hour) for hour in complete_hours)
         return {
-            "start": written(self.start + hours[0] * HOUR), "end": written(self.start + (hours[-1] + 1) * HOUR),
-            "allocated_gpu_hours": held, "effective_gpu_hours": used, "unmeasured_gpu_hours": 0,
-            "allocated_usd": 12 * held, "effective_usd": 12 * used, "waste_usd": 12 * (held - used),
-            "unmeasured_usd": 0, "node_cost_usd": 13 * held, "unallocated_usd": held, "stranded_usd": 0,
-            "unobserved_usd": 0, "host_usd": 0, "residual_usd": 0, "capacity_gpu_hours": held,
-            "unpriced_gpu_hours": 0, "unpriced_capacity_gpu_hours": 0, "energy_kwh": held / 2, "co2e_kg": held / 8,
-        }  # fmt: skip
+            "start": written(self.start + hours[0] * HOUR),
+            "end": written(self.start + (hours[-1] + 1) * HOUR),
+            "allocated_gpu_hours": held,
+            "effective_gpu_hours": used,
+            "unmeasured_gpu_hours": 0,
+            "allocated_usd": 12 * held,
+            "effective_usd": 12 * used,
+            "waste_usd": 12 * (held - used),
+            "unmeasured_usd": 0,
+            "node_cost_usd": 13 * held,
+            "unallocated_usd": held,
+            "stranded_usd": 0,
+            "unobserved_usd": 0,
+            "host_usd": 0,
+            "residual_usd": 0,
+            "capacity_gpu_hours": held,
+            "unpriced_gpu_hours": 0,
+            "unpriced_capacity_gpu_hours": 0,
+            "energy_kwh": held / 2,
+            "co2e_kg": held / 8,
+        }
 
     def _sum(self, hours: range) -> dict[str, Any]:
         """The figures of all business units."""

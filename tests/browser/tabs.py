@@ -12,13 +12,22 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from gpucost_devstack.template import REPOSITORY
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--in-process-gpu", "--disable-software-rasterizer",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--in-process-gpu",
+    "--disable-software-rasterizer",
+)
 CHROMIUM = (
-    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome",
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-)  # fmt: skip
+)
 """The shell has no user interface, and takes two thirds of the processor time."""
 AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
 _REPORT_VIOLATIONS = """

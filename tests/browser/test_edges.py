@@ -147,9 +147,13 @@ def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> 
         page.keyboard.press("ArrowRight")
         hours.append(page.get_by_test_id("readout").locator("strong").inner_text())
     assert hours == [
-        "Sat 31 Oct, 23:00 GMT-4", "Sun 1 Nov, 00:00 GMT-4", "Sun 1 Nov, 01:00 GMT-4", "Sun 1 Nov, 01:00 GMT-5",
-        "Sun 1 Nov, 02:00 GMT-5", "Sun 1 Nov, 03:00 GMT-5",
-    ]  # fmt: skip
+        "Sat 31 Oct, 23:00 GMT-4",
+        "Sun 1 Nov, 00:00 GMT-4",
+        "Sun 1 Nov, 01:00 GMT-4",
+        "Sun 1 Nov, 01:00 GMT-5",
+        "Sun 1 Nov, 02:00 GMT-5",
+        "Sun 1 Nov, 03:00 GMT-5",
+    ]
     expect(page.get_by_role("combobox", name=re.compile("^Period"))).to_contain_text(
         "Sat 31 Oct, 23:00 GMT-4 to Sun 1 Nov, 04:00 GMT-5"
     )

@@ -75,13 +75,28 @@ def serving_hour(cluster: str, hour: datetime, number: int) -> HourRecord:
         load = 1000 * number * (2 if is_west else 3)
         is_unknown = is_west and hour in UNKNOWN and pod_line is second
         served += [
-            *([ServedTokens(pod_line.namespace, pod_line.pod, "vllm", "")] if is_unknown else [
-                *(ServedTokens(pod_line.namespace, pod_line.pod, "vllm", LLAMA, 3 * share * load, share * load * 2 // 5,
-                               share * load, share * load // 100, consumer)
-                  for consumer, share in CONSUMERS[is_west].items()),
-                ServedTokens(pod_line.namespace, pod_line.pod, "vllm", ADAPTER, 30 * load, 9 * load, 0, load),
-            ]),
-        ]  # fmt: skip
+            *(
+                [ServedTokens(pod_line.namespace, pod_line.pod, "vllm", "")]
+                if is_unknown
+                else [
+                    *(
+                        ServedTokens(
+                            pod_line.namespace,
+                            pod_line.pod,
+                            "vllm",
+                            LLAMA,
+                            3 * share * load,
+                            share * load * 2 // 5,
+                            share * load,
+                            share * load // 100,
+                            consumer,
+                        )
+                        for consumer, share in CONSUMERS[is_west].items()
+                    ),
+                    ServedTokens(pod_line.namespace, pod_line.pod, "vllm", ADAPTER, 30 * load, 9 * load, 0, load),
+                ]
+            )
+        ]
     waiting = pod("search", "reranker", "c", Fraction(0), gpu="L4")
     requests_only = pod("search", "vision", "d", Fraction(1, 3), gpu="L4")
     missing = pod("search", "embedder", "e", Fraction(1, 4), gpu="L4")
@@ -105,15 +120,24 @@ def pod(namespace: str, workload: str, name: str, use: Fraction, gpu: str = "H10
     unit = {"chat": "assistant", "search": "search"}[namespace]
     used = line(unit, namespace, f"{workload}-{name}", "4")
     return used._replace(
-        workload=workload, gpu_model=gpu, allocated_gpu_hours=amount(1), effective_gpu_hours=amount(use),
-        effective_usd=amount(4 * use), waste_usd=amount(4) - amount(4 * use),
-    )  # fmt: skip
+        workload=workload,
+        gpu_model=gpu,
+        allocated_gpu_hours=amount(1),
+        effective_gpu_hours=amount(use),
+        effective_usd=amount(4 * use),
+        waste_usd=amount(4) - amount(4 * use),
+    )
 
 
 def unpriced(pod_line: Line) -> Line:
-    return pod_line._replace(gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None,
-        waste_usd=None, unmeasured_usd=None,
-    )  # fmt: skip
+    return pod_line._replace(
+        gpu_hourly_usd=None,
+        price_source="",
+        allocated_usd=None,
+        effective_usd=None,
+        waste_usd=None,
+        unmeasured_usd=None,
+    )
 
 
 DASH = "–"
@@ -150,12 +174,20 @@ def cost(figure: Decimal | None) -> str:
 
 
 COLUMNS: tuple[tuple[str, Callable[[Any], str]], ...] = (
-    ("allocated_usd", cost), ("usd_per_million_tokens", price), ("usd_per_million_tokens_at_full_use", price),
-    ("usd_per_million_generated_tokens", price), ("effective_usd", cost), ("waste_usd", cost),
-    ("unmeasured_usd", cost), ("unknown_tokens_usd", cost), ("tokens_per_gpu_second", rate),
-    ("requests", count), ("prompt_tokens", count), ("cached_tokens", count),
+    ("allocated_usd", cost),
+    ("usd_per_million_tokens", price),
+    ("usd_per_million_tokens_at_full_use", price),
+    ("usd_per_million_generated_tokens", price),
+    ("effective_usd", cost),
+    ("waste_usd", cost),
+    ("unmeasured_usd", cost),
+    ("unknown_tokens_usd", cost),
+    ("tokens_per_gpu_second", rate),
+    ("requests", count),
+    ("prompt_tokens", count),
+    ("cached_tokens", count),
     ("generated_tokens", count),
-)  # fmt: skip
+)
 """The columns of models, in order."""
 
 
@@ -196,11 +228,14 @@ def test_sums_of_models_match_the_api(visit: Callable[..., Page], site: Site) ->
     response = site.ask(f"inference?{PERIOD}&granularity=total&server=*")
     (total,) = response["rows"]
     stats = {
-        "per-million": price(total["usd_per_million_tokens"]), "cost": round_usd(total["allocated_usd"]),
-        "serving": round_usd(total["effective_usd"]), "waiting": round_usd(total["waste_usd"]),
-        "prompt": count(total["prompt_tokens"]), "generated": count(total["generated_tokens"]),
+        "per-million": price(total["usd_per_million_tokens"]),
+        "cost": round_usd(total["allocated_usd"]),
+        "serving": round_usd(total["effective_usd"]),
+        "waiting": round_usd(total["waste_usd"]),
+        "prompt": count(total["prompt_tokens"]),
+        "generated": count(total["generated_tokens"]),
         "load": rate(total["tokens_per_gpu_second"]),
-    }  # fmt: skip
+    }
     assert {name: page.get_by_test_id(name).inner_text() for name in stats} == stats
     main = page.locator("main")
     expect(main).to_contain_text(f"{price(total['usd_per_million_tokens_at_full_use'])} at full use")
@@ -258,25 +293,39 @@ def test_model_matches_the_api(visit: Callable[..., Page], site: Site) -> None:
     names = ("tokens", "prompt_tokens", "cached_tokens", "generated_tokens")
     prices = [(f"usd_per_million_{name}", 1) for name in names] + [("usd_per_request", 1000)]
     uncached = total["prompt_tokens"] - total["cached_tokens"]
-    counts = (total["prompt_tokens"] + total["generated_tokens"], uncached, total["cached_tokens"],
-              total["generated_tokens"], total["requests"])  # fmt: skip
+    counts = (
+        total["prompt_tokens"] + total["generated_tokens"],
+        uncached,
+        total["cached_tokens"],
+        total["generated_tokens"],
+        total["requests"],
+    )
     assert [row[1:] for row in cells(page.get_by_test_id("unit-costs"))] == [
-        [price(factor * total[name]), price(factor * total[f"{name}_at_full_use"]),
-         price(factor * (total[name] - total[f"{name}_at_full_use"])), count(number)]
+        [
+            price(factor * total[name]),
+            price(factor * total[f"{name}_at_full_use"]),
+            price(factor * (total[name] - total[f"{name}_at_full_use"])),
+            count(number),
+        ]
         for (name, factor), number in zip(prices, counts, strict=True)
-    ]  # fmt: skip
+    ]
     as_it_was, full = total["usd_per_million_tokens"], total["usd_per_million_tokens_at_full_use"]
     assert legend(page, "Cost per 1M prompt and generated tokens over time") == [
-        f"at full use {price(full)}", f"added by waiting {price(as_it_was - full)}", f"as it was {price(as_it_was)}",
+        f"at full use {price(full)}",
+        f"added by waiting {price(as_it_was - full)}",
+        f"as it was {price(as_it_was)}",
         "missing",
-    ]  # fmt: skip
+    ]
     assert legend(page, "Allocated cost over time") == [
-        f"effective cost {usd(total['effective_usd'])}", f"waste {usd(total['waste_usd'])}",
-        f"allocated cost {usd(total['allocated_usd'])}", "missing",
-    ]  # fmt: skip
+        f"effective cost {usd(total['effective_usd'])}",
+        f"waste {usd(total['waste_usd'])}",
+        f"allocated cost {usd(total['allocated_usd'])}",
+        "missing",
+    ]
     assert legend(page, "Load over time") == [
-        f"tokens per GPU-second {rate(total['tokens_per_gpu_second'])}", "missing",
-    ]  # fmt: skip
+        f"tokens per GPU-second {rate(total['tokens_per_gpu_second'])}",
+        "missing",
+    ]
 
 
 def legend(page: Page, section: str) -> list[str]:
@@ -345,9 +394,11 @@ def test_tokens_that_are_not_counted_are_unknown(visit: Callable[..., Page], sit
 BREAKDOWNS = {
     "Workload": ("cluster,namespace,workload_kind,workload", ("workload", "cluster")),
     "Consumer": ("consumer", ("consumer",)),
-    "Business unit": ("business_unit", ("business_unit",)), "Inference server": ("server", ("server",)),
-    "GPU model": ("gpu_model", ("gpu_model",)), "Cluster": ("cluster", ("cluster",)),
-}  # fmt: skip
+    "Business unit": ("business_unit", ("business_unit",)),
+    "Inference server": ("server", ("server",)),
+    "GPU model": ("gpu_model", ("gpu_model",)),
+    "Cluster": ("cluster", ("cluster",)),
+}
 
 
 def test_breakdowns_match_the_api(visit: Callable[..., Page], site: Site) -> None:
@@ -398,10 +449,13 @@ def test_consumer_matches_the_api(visit: Callable[..., Page], site: Site) -> Non
     query = f"inference?{PERIOD}&server=*&consumer=search"
     (total,) = site.ask(f"{query}&granularity=total")["rows"]
     stats = {
-        "per-million": price(total["usd_per_million_tokens"]), "cost": round_usd(total["allocated_usd"]),
-        "serving": round_usd(total["effective_usd"]), "waiting": round_usd(total["waste_usd"]),
-        "prompt": count(total["prompt_tokens"]), "generated": count(total["generated_tokens"]),
-    }  # fmt: skip
+        "per-million": price(total["usd_per_million_tokens"]),
+        "cost": round_usd(total["allocated_usd"]),
+        "serving": round_usd(total["effective_usd"]),
+        "waiting": round_usd(total["waste_usd"]),
+        "prompt": count(total["prompt_tokens"]),
+        "generated": count(total["generated_tokens"]),
+    }
     assert {name: page.get_by_test_id(name).inner_text() for name in stats} == stats
     expect(page.locator("main")).to_contain_text(f"in {count(total['requests'])} requests")
     models = site.ask(f"{query}&granularity=total&group_by=model&sort=-allocated_usd")["rows"]
@@ -447,8 +501,13 @@ def test_hours_of_a_consumer_match_the_api(visit: Callable[..., Page], site: Sit
 def test_unknown_consumers_list_the_steps(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"{model_view('resnet')}&by=consumer")
     steps = page.get_by_test_id("no-consumers")
-    for text in ("Who used this model is unknown", "inference.consumer_label", "inference.gateway", "consumers",
-                 "docs/explanation/inference.md"):  # fmt: skip
+    for text in (
+        "Who used this model is unknown",
+        "inference.consumer_label",
+        "inference.gateway",
+        "consumers",
+        "docs/explanation/inference.md",
+    ):
         expect(steps).to_contain_text(text)
     expect(page.get_by_test_id("groups")).to_have_count(0)
     page.goto(f"{site.address}/#/models?{PERIOD}&zone=utc&cluster=east&f.model=resnet")

@@ -96,9 +96,14 @@ def replacements() -> Iterator[tuple[HourRecord, str]]:
 
 
 def unpriced(line: Line) -> Line:
-    return line._replace(gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None, waste_usd=None,
+    return line._replace(
+        gpu_hourly_usd=None,
+        price_source="",
+        allocated_usd=None,
+        effective_usd=None,
+        waste_usd=None,
         unmeasured_usd=None,
-    )  # fmt: skip
+    )
 
 
 def recommendations() -> list[Recommendation]:
@@ -201,8 +206,10 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     assert forecast["budget_usd"] == 1500
     shown = {name: page.get_by_test_id(f"month-{name}").inner_text() for name in ("spent", "projected", "budget")}
     assert shown == {
-        "spent": round_usd(forecast["spent_usd"]), "projected": round_usd(forecast["run_rate_usd"]), "budget": "$1,500",
-    }  # fmt: skip
+        "spent": round_usd(forecast["spent_usd"]),
+        "projected": round_usd(forecast["run_rate_usd"]),
+        "budget": "$1,500",
+    }
     section = page.get_by_role("region", name="This month (UTC), all clusters")
     expect(section).to_contain_text("at the mean rate so far, as in budget alerts")
     interval = page.get_by_test_id("month-interval")
@@ -237,8 +244,10 @@ def colours(chart: Locator) -> set[tuple[int, ...]]:
 
 
 KINDS = {
-    "mig-slice": "Use a MIG slice", "off-hours": "Stop outside working hours", "pending": "Add nodes for waiting pods",
-}  # fmt: skip
+    "mig-slice": "Use a MIG slice",
+    "off-hours": "Stop outside working hours",
+    "pending": "Add nodes for waiting pods",
+}
 
 
 def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -> None:
@@ -250,10 +259,14 @@ def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -
     for at, row in enumerate(sorted(rows, key=lambda row: -row["saving"]["usd"])):
         table_row, saving = table.nth(at), row["saving"]
         for text in (
-            row["summary"], KINDS[row["kind"]], round_usd(saving["usd"]),
+            row["summary"],
+            KINDS[row["kind"]],
+            round_usd(saving["usd"]),
             f"{round_usd(saving['low_usd'])} to {round_usd(saving['high_usd'])}",
-            row["confidence"], row["risk"], row["effort"],
-        ):  # fmt: skip
+            row["confidence"],
+            row["risk"],
+            row["effort"],
+        ):
             expect(table_row).to_contain_text(text)
     page.get_by_text("Show patch", exact=True).click()
     expect(table.locator("pre")).to_have_text(PATCH)
@@ -334,8 +347,9 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month (UTC):")
     assert budgets.locator(".tag").all_inner_texts() == ["exceeded", "will exceed"]
     assert rows_of(budgets) == [
-        [f"{first} exceeded", "", "$2,100", first_budget], [f"{second} will exceed", "", "$950.00", second_budget],
-    ]  # fmt: skip
+        [f"{first} exceeded", "", "$2,100", first_budget],
+        [f"{second} will exceed", "", "$950.00", second_budget],
+    ]
     bars = budgets.locator(".budget")
     labels = [bars.nth(at).get_attribute("aria-label") for at in range(2)]
     assert labels == [
@@ -354,9 +368,10 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
         "Whether business units stay within their budgets is not known yet: "
         "too few hours of this month have figures.": [("unknown", 10, None), ("unknown", 10, None)],
         "1 of 2 business units with a budget stay within it. Of the others it is not known yet.": [
-            ("within", 10, 20), ("unknown", 10, None),
+            ("within", 10, 20),
+            ("unknown", 10, None),
         ],
-    }  # fmt: skip
+    }
     for text, of_units in texts.items():
         amounts[:] = of_units
         assert [line for line in reloaded().splitlines() if line] == [text, "All budgets"]
@@ -457,8 +472,11 @@ def test_cash_savings_at_list_prices_say_so_next_to_the_total(visit: Callable[..
 
 def test_savings_are_in_two_columns_on_4k(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "savings?zone=utc", viewport={"width": 3840, "height": 2160})
-    first, second = (box for card in page.get_by_test_id("savings").first.locator("> li").all()[:2]
-                     if (box := card.bounding_box()) is not None)  # fmt: skip
+    first, second = (
+        box
+        for card in page.get_by_test_id("savings").first.locator("> li").all()[:2]
+        if (box := card.bounding_box()) is not None
+    )
     assert first["y"] == second["y"]
     assert first["x"] + first["width"] < second["x"]
     assert second["x"] + second["width"] > 3600
@@ -531,10 +549,12 @@ def test_savings_are_filtered_by_kind_and_unit(visit: Callable[..., Page], site:
     card.get_by_text("Evidence, risk and commands").click()
     expect(card.locator("pre")).to_have_text(PATCH)
     for text in (
-        "starts take a minute", "40 observed, 0 without figures", "25% on average, 30% in the busiest hour",
+        "starts take a minute",
+        "40 observed, 0 without figures",
+        "25% on average, 30% in the busiest hour",
         f'gpucost recommendations dismiss {response["rows"][0]["id"]} --stack NAME --reason "…"',
         f"gpucost recommendations show {response['rows'][0]['id']} --stack NAME --patch",
-    ):  # fmt: skip
+    ):
         expect(card).to_contain_text(text)
     check_layouts(page)
 

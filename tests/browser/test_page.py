@@ -260,9 +260,12 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     for text in (
         "How the allocated cost of $0.9557 was calculated",
         "1 × nvidia.com/gpu, each 1.000 of a physical GPU (source: capacity)",
-        "for 1.000 h", "$0.9557 per GPU-hour, source list-price, split policy datadog",
-        "0.3% on average, from the pod's own GPUs (source: pod)", line["pod"], "$0.002867",
-    ):  # fmt: skip
+        "for 1.000 h",
+        "$0.9557 per GPU-hour, source list-price, split policy datadog",
+        "0.3% on average, from the pod's own GPUs (source: pod)",
+        line["pod"],
+        "$0.002867",
+    ):
         expect(explanation).to_contain_text(text)
     assert page.evaluate("window.dialogs") == [True], "the dialog is open before a key is pressed"
     assert "line=" in page.url

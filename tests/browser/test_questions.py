@@ -50,18 +50,31 @@ def held(unit: str, workload: str, node: str, gpus: str, used: str) -> Line:
     """A pod's GPUs in one hour, and the part that it used."""
     gpu_hours, effective = Decimal(gpus), Decimal(gpus) * Decimal(used)
     return line(unit, unit, f"{workload}-0")._replace(
-        workload=workload, node=node, gpu_share=Decimal(1), units=int(gpu_hours), gpu_hourly_usd=Decimal(PRICE),
-        allocated_gpu_hours=amount(gpu_hours), effective_gpu_hours=amount(effective), utilization=Decimal(used),
-        allocated_usd=amount(gpu_hours * PRICE), effective_usd=amount(effective * PRICE),
-        waste_usd=amount((gpu_hours - effective) * PRICE), labels={"team": unit[:1]},
-    )  # fmt: skip
+        workload=workload,
+        node=node,
+        gpu_share=Decimal(1),
+        units=int(gpu_hours),
+        gpu_hourly_usd=Decimal(PRICE),
+        allocated_gpu_hours=amount(gpu_hours),
+        effective_gpu_hours=amount(effective),
+        utilization=Decimal(used),
+        allocated_usd=amount(gpu_hours * PRICE),
+        effective_usd=amount(effective * PRICE),
+        waste_usd=amount((gpu_hours - effective) * PRICE),
+        labels={"team": unit[:1]},
+    )
 
 
 def unmeasured(line: Line) -> Line:
     return line._replace(
-        utilization=None, utilization_source="none", effective_gpu_hours=0, effective_usd=0, waste_usd=0,
-        unmeasured_gpu_hours=line.allocated_gpu_hours, unmeasured_usd=line.allocated_usd,
-    )  # fmt: skip
+        utilization=None,
+        utilization_source="none",
+        effective_gpu_hours=0,
+        effective_usd=0,
+        waste_usd=0,
+        unmeasured_gpu_hours=line.allocated_gpu_hours,
+        unmeasured_usd=line.allocated_usd,
+    )
 
 
 def records() -> Iterator[HourRecord]:
@@ -87,13 +100,27 @@ def on_nodes(hour: HourRecord) -> HourRecord:
         costs = Costs.total(line.costs() for line in hour.lines if line.node == name)
         free = amount(GPUS_OF_A_NODE) - costs.allocated_gpu_hours
         capacity = CapacityCosts(
-            capacity_gpu_hours=amount(GPUS_OF_A_NODE), unallocated_gpu_hours=free, unallocated_usd=PRICE * free,
+            capacity_gpu_hours=amount(GPUS_OF_A_NODE),
+            unallocated_gpu_hours=free,
+            unallocated_usd=PRICE * free,
             node_cost_usd=amount(PRICE * GPUS_OF_A_NODE),
-        )  # fmt: skip
+        )
         nodes.append(
-            NodeHour(name, f"i-{name}", "pool", "g5", "on-demand", "a", "A10G", "constant", "gpu-bears-all", None,
-                     costs.allocated_usd, capacity)
-        )  # fmt: skip
+            NodeHour(
+                name,
+                f"i-{name}",
+                "pool",
+                "g5",
+                "on-demand",
+                "a",
+                "A10G",
+                "constant",
+                "gpu-bears-all",
+                None,
+                costs.allocated_usd,
+                capacity,
+            )
+        )
     assert hour.totals is not None
     totals = Totals(hour.totals.costs, CapacityCosts.total(node.capacity for node in nodes))
     return replace(hour, nodes=tuple(nodes), totals=totals)
@@ -309,9 +336,11 @@ def test_summary_equals_the_api(newcomer: Callable[..., Newcomer], site: Site) -
     difference = now["node_cost_usd"] - before["node_cost_usd"]
     shown = {name: page.get_by_test_id(name).inner_text() for name in ("cost-period", "worked", "changed", "offer")}
     assert shown == {
-        "cost-period": round_usd(now["node_cost_usd"]), "worked": worked,
-        "changed": change(difference / before["node_cost_usd"]) if difference else "unchanged", "offer": "not yet",
-    }  # fmt: skip
+        "cost-period": round_usd(now["node_cost_usd"]),
+        "worked": worked,
+        "changed": change(difference / before["node_cost_usd"]) if difference else "unchanged",
+        "offer": "not yet",
+    }
     month = site.ask("fleet?window=month&granularity=total")["coverage"]
     expect(page.get_by_role("region", name="Summary")).to_contain_text(
         f"{month['hours_complete']} of {month['hours_expected']} cluster-hours"
@@ -430,16 +459,25 @@ def test_alerts_lead_to_their_unit_and_workload(newcomer: Callable[..., Newcomer
         subject = {**nothing, "cluster": "west", "business_unit": unit}
         common = {"id": name, "rule": "waste", "subject": subject, "since": f"{END - 3 * HOUR:%Y-%m-%dT%H:00:00Z}"}
         event = {
-            **common, "event": "firing", "kind": "waste", "severity": "warning", "threshold": "waste > $1",
-            "figures": {"waste_usd_per_hour": waste}, "currency": "USD", "workloads": [], "note": "",
+            **common,
+            "event": "firing",
+            "kind": "waste",
+            "severity": "warning",
+            "threshold": "waste > $1",
+            "figures": {"waste_usd_per_hour": waste},
+            "currency": "USD",
+            "workloads": [],
+            "note": "",
             "hour": f"{END - HOUR:%Y-%m-%dT%H:00:00Z}",
-        }  # fmt: skip
+        }
         state: dict[str, object] = {"notified_at": None, "acknowledged_by": None, "silenced_by": []}
         return {
-            **common, **state, "phase": "firing" if waste else "pending",
+            **common,
+            **state,
+            "phase": "firing" if waste else "pending",
             "summary": f"{unit} wastes" if waste else None,
             "notification": event if waste else None,
-        }  # fmt: skip
+        }
 
     active = [alert("waiting", "batch", None), alert("small", "serving", 2), alert("large", "research", 9)]
     ended = {**active[1]["notification"], "id": "ended", "event": "resolved"}
@@ -543,14 +581,32 @@ def test_unusual_spending_and_prices_are_marks_on_the_cost_chart(newcomer: Calla
     page = newcomer("overview?window=24h&zone=utc").page
     at = f"{END - 6 * HOUR:%Y-%m-%dT%H:00:00Z}"
     event = {
-        "id": "a1", "event": "firing", "kind": "spend-change", "rule": "spend-change", "severity": "warning",
-        "subject": {"business_unit": "serving", "cluster": None}, "since": at, "hour": at, "threshold": "30%",
-        "figures": {"today_usd": 900, "usual_usd": 300, "change_percent": 200}, "currency": "USD", "note": "",
-    }  # fmt: skip
+        "id": "a1",
+        "event": "firing",
+        "kind": "spend-change",
+        "rule": "spend-change",
+        "severity": "warning",
+        "subject": {"business_unit": "serving", "cluster": None},
+        "since": at,
+        "hour": at,
+        "threshold": "30%",
+        "figures": {"today_usd": 900, "usual_usd": 300, "change_percent": 200},
+        "currency": "USD",
+        "note": "",
+    }
     price = {
-        "id": "p", "source": "override", "applies_to": {"instance_type": "g5"}, "unit": "node-hour", "amount": 2,
-        "currency": "USD", "from": at, "to": None, "fetched_at": None, "author": "ana", "reason": "a credit",
-    }  # fmt: skip
+        "id": "p",
+        "source": "override",
+        "applies_to": {"instance_type": "g5"},
+        "unit": "node-hour",
+        "amount": 2,
+        "currency": "USD",
+        "from": at,
+        "to": None,
+        "fetched_at": None,
+        "author": "ana",
+        "reason": "a credit",
+    }
 
     def add(rows: str, row: dict[str, Any]) -> Callable[[Route], None]:
         def fulfill(route: Route) -> None:

@@ -40,20 +40,31 @@ JOBS = {"train-2106-1": 6, "train-2107-1": 9, "train-2108-1": 9}
 def held(unit: str, workload: str, node: str, kind: str = "Deployment", used: int = 0) -> Line:
     """A GPU of 2 USD for the hour, and the percentage that was used."""
     return line(unit, unit, f"{workload}-0", "2")._replace(
-        workload=workload, workload_kind=kind, node=node, gpu_hourly_usd=Decimal(2), price_source="list-price",
-        gpu_share=Decimal(1), utilization=Decimal(used) / 100, allocated_gpu_hours=amount(1),
-        effective_gpu_hours=amount(1) * used // 100, effective_usd=amount(2) * used // 100,
+        workload=workload,
+        workload_kind=kind,
+        node=node,
+        gpu_hourly_usd=Decimal(2),
+        price_source="list-price",
+        gpu_share=Decimal(1),
+        utilization=Decimal(used) / 100,
+        allocated_gpu_hours=amount(1),
+        effective_gpu_hours=amount(1) * used // 100,
+        effective_usd=amount(2) * used // 100,
         waste_usd=amount(2) - amount(2) * used // 100,
-    )  # fmt: skip
+    )
 
 
 def unmeasured(pod: Line, percentage: int) -> Line:
     """The measured rest is waste."""
     return pod._replace(
-        utilization=None, utilization_source="none", effective_gpu_hours=0, effective_usd=0,
-        unmeasured_gpu_hours=amount(1) * percentage // 100, unmeasured_usd=amount(2) * percentage // 100,
+        utilization=None,
+        utilization_source="none",
+        effective_gpu_hours=0,
+        effective_usd=0,
+        unmeasured_gpu_hours=amount(1) * percentage // 100,
+        unmeasured_usd=amount(2) * percentage // 100,
         waste_usd=amount(2) - amount(2) * percentage // 100,
-    )  # fmt: skip
+    )
 
 
 def records() -> Iterator[HourRecord]:
@@ -80,12 +91,25 @@ def on_nodes(hour: HourRecord) -> HourRecord:
             capacity_gpu_hours=amount(4), unallocated_gpu_hours=free, unallocated_usd=2 * free, node_cost_usd=amount(8)
         )
         nodes.append(
-            NodeHour(name, f"i-{name}", "pool", "g5", "on-demand", "a", "A10G", "constant", "gpu-bears-all", None,
-                     costs.allocated_usd, capacity)
-        )  # fmt: skip
+            NodeHour(
+                name,
+                f"i-{name}",
+                "pool",
+                "g5",
+                "on-demand",
+                "a",
+                "A10G",
+                "constant",
+                "gpu-bears-all",
+                None,
+                costs.allocated_usd,
+                capacity,
+            )
+        )
     assert hour.totals is not None
-    return replace(hour, nodes=tuple(nodes),
-                   totals=Totals(hour.totals.costs, CapacityCosts.total(node.capacity for node in nodes)))  # fmt: skip
+    return replace(
+        hour, nodes=tuple(nodes), totals=Totals(hour.totals.costs, CapacityCosts.total(node.capacity for node in nodes))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +128,17 @@ def is_inside(inner: Locator, outer: Locator) -> bool:
 
 @pytest.mark.parametrize(
     ("view", "table"),
-    [("health?", "unmeasured"), ("nodes?", "pools"), ("nodes?", "removals"), ("explore?by=workload&", "explore"),
-     (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "lines"), ("overview?", "units"),
-     ("explore?by=business_unit&measure=waste_usd&", "explore"), ("unit/research?", "hardware")],
-)  # fmt: skip
+    [
+        ("health?", "unmeasured"),
+        ("nodes?", "pools"),
+        ("nodes?", "removals"),
+        ("explore?by=workload&", "explore"),
+        (f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", "lines"),
+        ("overview?", "units"),
+        ("explore?by=business_unit&measure=waste_usd&", "explore"),
+        ("unit/research?", "hardware"),
+    ],
+)
 def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Site, view: str, table: str) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
     rows = page.get_by_test_id(table).locator("tbody tr").all()
@@ -120,10 +151,12 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
 
 @pytest.mark.parametrize(
     ("view", "table", "titles"),
-    [("overview?", "units", ["Business unit", "Waste", "Waste %", "Waste change"]),
-     ("explore?by=workload&compare=1&", "explore", ["Workload", "Allocated cost", "Change"]),
-     ("nodes?", "removals", ["Node", "Cost without pods per month", "Node cost per month"])],
-)  # fmt: skip
+    [
+        ("overview?", "units", ["Business unit", "Waste", "Waste %", "Waste change"]),
+        ("explore?by=workload&compare=1&", "explore", ["Workload", "Allocated cost", "Change"]),
+        ("nodes?", "removals", ["Node", "Cost without pods per month", "Node cost per month"]),
+    ],
+)
 def test_tables_on_a_phone_begin_with_the_answer_and_say_that_more_follows(
     visit: Callable[..., Page], site: Site, view: str, table: str, titles: list[str]
 ) -> None:
@@ -161,8 +194,7 @@ def test_amount_that_pods_are_opened_by_is_visible_on_a_phone(visit: Callable[..
 @pytest.mark.parametrize("view", ["health?", "unit/research?", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?"])
 def test_summary_is_a_single_column_on_a_phone(visit: Callable[..., Page], site: Site, view: str) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
-    boxes = [box for stat in page.locator("main .stats > .stat").all()
-             if (box := stat.bounding_box())]  # fmt: skip
+    boxes = [box for stat in page.locator("main .stats > .stat").all() if (box := stat.bounding_box())]
     assert len(boxes) > 2
     assert len({box["y"] for box in boxes}) == len(boxes)
     assert min(box["width"] for box in boxes) > PHONE["width"] * 0.7
@@ -181,9 +213,18 @@ _AMOUNTS_AFTER_OTHERS = """
 
 @pytest.mark.parametrize(
     "view",
-    ["overview?", "unit/research?", "nodes?", "health?", "explore?measure=effective_usd&", "explore?measure=waste_usd&",
-     "explore?compare=1&", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?", f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?hours=3&"],
-)  # fmt: skip
+    [
+        "overview?",
+        "unit/research?",
+        "nodes?",
+        "health?",
+        "explore?measure=effective_usd&",
+        "explore?measure=waste_usd&",
+        "explore?compare=1&",
+        f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?",
+        f"hour/{UNMEASURED:%Y-%m-%dT%H:00:00Z}?hours=3&",
+    ],
+)
 def test_amounts_of_tables_come_before_descriptions(visit: Callable[..., Page], site: Site, view: str) -> None:
     page = visit(site, f"{view}{PERIOD}", viewport=PHONE)
     assert page.locator("main table").count()
@@ -336,11 +377,13 @@ def test_every_strip_has_a_whole_time_axis(visit: Callable[..., Page], site: Sit
 
 @pytest.mark.parametrize(
     ("view", "left", "right"),
-    [("overview?", "Business units by waste", "Utilization over time, by hour"),
-     ("nodes?", "Which node to remove", "Node pools"),
-     ("unit/research?", "This month (UTC), all clusters", "Allocated cost over time, by hour"),
-     ("health?", "Coverage by hour and source", "Unmeasured GPU-hours")],
-)  # fmt: skip
+    [
+        ("overview?", "Business units by waste", "Utilization over time, by hour"),
+        ("nodes?", "Which node to remove", "Node pools"),
+        ("unit/research?", "This month (UTC), all clusters", "Allocated cost over time, by hour"),
+        ("health?", "Coverage by hour and source", "Unmeasured GPU-hours"),
+    ],
+)
 def test_sections_are_in_two_columns_on_4k(
     visit: Callable[..., Page], site: Site, view: str, left: str, right: str
 ) -> None:

@@ -77,8 +77,11 @@ def site() -> Iterator[Site]:
         site = Site(f"http://127.0.0.1:{port}", issuer)
         issuer.redirect = f"{site.address}/"
         parameters = {
-            "JwtIssuer": issuer.address, "JwtAudience": AUDIENCE, "PageClientId": CLIENT, "PageScopes": SCOPES,
-        }  # fmt: skip
+            "JwtIssuer": issuer.address,
+            "JwtAudience": AUDIENCE,
+            "PageClientId": CLIENT,
+            "PageScopes": SCOPES,
+        }
         deployed = create_stack(endpoint, site.address, parameters)
         publish(local_client("dynamodb", endpoint), deployed.outputs["TableName"])
         variables = {**deployed.environments["ApiFunction"], **client_environment(endpoint)}
@@ -149,10 +152,17 @@ def injected_recommendation() -> Recommendation:
 
 def hour_with_strange_names(hour: datetime) -> HourRecord:
     evil = line(f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}pod", "3.25")._replace(
-        workload=f"{EVIL}workload", workload_kind=f"{EVIL}kind", node=f"{EVIL}node", node_pool=f"{EVIL}pool",
-        instance_type=f"{EVIL}type", gpu_model=f"{EVIL}model", resource=f"{EVIL}resource",
-        capacity_type=f"{EVIL}capacity", price_source=f"{EVIL}source", split_policy=f"{EVIL}split",
-    )  # fmt: skip
+        workload=f"{EVIL}workload",
+        workload_kind=f"{EVIL}kind",
+        node=f"{EVIL}node",
+        node_pool=f"{EVIL}pool",
+        instance_type=f"{EVIL}type",
+        gpu_model=f"{EVIL}model",
+        resource=f"{EVIL}resource",
+        capacity_type=f"{EVIL}capacity",
+        price_source=f"{EVIL}source",
+        split_policy=f"{EVIL}split",
+    )
     lines = [line()._replace(node="n1"), evil]
     hour_record = record(lines, hour=hour, notes=(f"{EVIL}note",))
     return replace(hour_record, nodes=tuple(node_of(line) for line in lines))
@@ -162,10 +172,19 @@ def node_of(line: Line) -> NodeHour:
     assert line.allocated_usd is not None
     capacity = CapacityCosts(capacity_gpu_hours=amount(1), node_cost_usd=line.allocated_usd)
     return NodeHour(
-        line.node, f"aws:///{line.node}", line.node_pool, line.instance_type, line.capacity_type, line.zone,
+        line.node,
+        f"aws:///{line.node}",
+        line.node_pool,
+        line.instance_type,
+        line.capacity_type,
+        line.zone,
         line.gpu_model,
-        line.price_source, line.split_policy, None, line.allocated_usd, capacity,
-    )  # fmt: skip
+        line.price_source,
+        line.split_policy,
+        None,
+        line.allocated_usd,
+        capacity,
+    )
 
 
 @pytest.fixture
@@ -305,10 +324,15 @@ def test_url_parameters_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
     settled(page)
     evil = quote(EVIL, safe="")
     for view in (
-        f"overview?cluster={evil}&window={evil}", f"overview?start={evil}&end={evil}&units-sort={evil}&page={evil}",
-        f"unit/{evil}?cluster={evil}", f"nodes?pool={evil}&cluster={evil}", f"nodes?node={evil}", f"hour/{evil}",
-        f"hour/{LAST:%Y-%m-%dT%H:00:00Z}?namespace={evil}&workload={evil}&unit={evil}&line={evil}", f"{evil}/{evil}",
-    ):  # fmt: skip
+        f"overview?cluster={evil}&window={evil}",
+        f"overview?start={evil}&end={evil}&units-sort={evil}&page={evil}",
+        f"unit/{evil}?cluster={evil}",
+        f"nodes?pool={evil}&cluster={evil}",
+        f"nodes?node={evil}",
+        f"hour/{evil}",
+        f"hour/{LAST:%Y-%m-%dT%H:00:00Z}?namespace={evil}&workload={evil}&unit={evil}&line={evil}",
+        f"{evil}/{evil}",
+    ):
         page.goto(f"{site.address}/#/{view}")
         settled_or_failed = page.locator("main").filter(has=page.locator("h1, [role=alert]"))
         expect(settled_or_failed).to_be_visible()

@@ -12,9 +12,16 @@ from gpucost.core.errors import MetricsUnavailableError
 
 Fault = Literal["killed before", "killed after", "timed out after", "sent twice", "throttled", "half taken"]
 WRITES = {
-    "put_item", "batch_write_item", "update_item", "delete_item", "send_message", "send_message_batch", "publish",
-    "send", "transact_write_items",
-}  # fmt: skip
+    "put_item",
+    "batch_write_item",
+    "update_item",
+    "delete_item",
+    "send_message",
+    "send_message_batch",
+    "publish",
+    "send",
+    "transact_write_items",
+}
 """Calls with an effect. A kill after such a call differs from a kill before it."""
 RESENT = WRITES - {"send"}
 """Calls that botocore retries by itself when the response is lost. Its caller sees the second response."""

@@ -268,9 +268,10 @@ def settings_damaged(bench: Bench) -> None:
             undisturbed.run(*range(3))
             disturbed.run(0)
             (item,) = disturbed.dynamodb.query(
-                TableName=disturbed.table, KeyConditionExpression="pk = :pk",
+                TableName=disturbed.table,
+                KeyConditionExpression="pk = :pk",
                 ExpressionAttributeValues={":pk": {"S": "SETTINGS"}},
-            )["Items"]  # fmt: skip
+            )["Items"]
             newer = {**item, "sk": {"S": "00000002"}, "n": {"N": "2"}, **damage}
             disturbed.dynamodb.put_item(TableName=disturbed.table, Item=newer)
             disturbed.run(1, 2)
@@ -302,7 +303,20 @@ def two_pushes(bench: Bench) -> None:
 
 
 TABLE: tuple[FaultCase, ...] = (
-    everything_twice, work_in_reverse, messages_in_reverse, schedule_twice, schedule_skips, two_workers, clocks,
-    schedule_late, calendars, unreachable_cluster, killing_hour, large_item, settings_damaged, two_pushes,
-    prometheus_failures, killed_between_queries,
-)  # fmt: skip
+    everything_twice,
+    work_in_reverse,
+    messages_in_reverse,
+    schedule_twice,
+    schedule_skips,
+    two_workers,
+    clocks,
+    schedule_late,
+    calendars,
+    unreachable_cluster,
+    killing_hour,
+    large_item,
+    settings_damaged,
+    two_pushes,
+    prometheus_failures,
+    killed_between_queries,
+)

@@ -32,10 +32,7 @@ def document(clusters: Sequence[str], prometheus: str = UNUSED_URL) -> str:
         {
             "clusters": [{"name": name, "prometheus": {"url": prometheus}} for name in clusters],
             "pricing": {"source": "constant", "gpu_hourly_usd": 12},
-            "business_units": [
-                {"name": "research", "namespaces": ["r*"]},
-                {"name": "chat", "namespaces": ["chat"]},
-            ],
+            "business_units": [{"name": "research", "namespaces": ["r*"]}, {"name": "chat", "namespaces": ["chat"]}],
             "alerts": {
                 "rules": [{"rule": "waste", "waste_usd_per_hour": 5, "waste_percent": 50}],
                 "receivers": [{"type": "email"}],
@@ -74,18 +71,37 @@ def observation(cluster: str, hour: datetime, number: int) -> Observation:
         for i in (1, 2)
     )
     pods = tuple(
-        PodObservation(namespace, f"{namespace}-{number // 4}", f"uid-{namespace}-{number // 4}", f"{cluster}-n{i}",
-                       (ContainerRequest("main", "container", GPU, Decimal(1)),), None)
+        PodObservation(
+            namespace,
+            f"{namespace}-{number // 4}",
+            f"uid-{namespace}-{number // 4}",
+            f"{cluster}-n{i}",
+            (ContainerRequest("main", "container", GPU, Decimal(1)),),
+            None,
+        )
         for i, namespace in ((1, "research"), (2, "chat"))
-    )  # fmt: skip
+    )
     uses = (Decimal("0.7") + Decimal(number) / 1000, Decimal("0.9") if number % 3 == 2 else Decimal("0.05"))
     devices = tuple(
         DeviceSeries(
-            node=pod.node, uuid=f"GPU-{pod.node}", mig_instance="", mig_profile="", model="NVIDIA H100",
-            namespace=pod.namespace, pod=pod.pod, uid="", slot="", resource_claim="", scrape_target="d", scale=Decimal(1), signal_rank=0,
-            sample_count=60, sample_sum=60 * use,
+            node=pod.node,
+            uuid=f"GPU-{pod.node}",
+            mig_instance="",
+            mig_profile="",
+            model="NVIDIA H100",
+            namespace=pod.namespace,
+            pod=pod.pod,
+            uid="",
+            slot="",
+            resource_claim="",
+            scrape_target="d",
+            scale=Decimal(1),
+            signal_rank=0,
+            sample_count=60,
+            sample_sum=60 * use,
         )
         for pod, use in zip(pods, uses, strict=True)
-    )  # fmt: skip
-    return Observation(cluster, hour, {"k": scrapes}, pods, nodes, devices, {"d": scrapes}, collects_nodes=True,
-                       collects_capacity=True)  # fmt: skip
+    )
+    return Observation(
+        cluster, hour, {"k": scrapes}, pods, nodes, devices, {"d": scrapes}, collects_nodes=True, collects_capacity=True
+    )

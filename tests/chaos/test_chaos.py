@@ -36,9 +36,14 @@ def two_workers(bench: Bench) -> None:
 
 
 QUICK = (
-    faults.schedule_twice, two_workers, faults.schedule_late, faults.unreachable_cluster, faults.killing_hour,
-    faults.large_item, faults.two_pushes,
-)  # fmt: skip
+    faults.schedule_twice,
+    two_workers,
+    faults.schedule_late,
+    faults.unreachable_cluster,
+    faults.killing_hour,
+    faults.large_item,
+    faults.two_pushes,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics")
 

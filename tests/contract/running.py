@@ -109,8 +109,16 @@ def fill(table: Table, *, days: int = DAYS) -> None:
         ledger.publish(restated, replacing=published, settings_version=1, now=NOW, reason="a price came late")
         for number in range(length):
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
-    listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",
-                   midnight - timedelta(9), None, NOW)  # fmt: skip
+    listed = Price(
+        "on-demand",
+        "node-hour",
+        Decimal("1.006"),
+        {"instance_type": "g5.xlarge"},
+        "USD",
+        midnight - timedelta(9),
+        None,
+        NOW,
+    )
     PriceStore(table).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
 
 

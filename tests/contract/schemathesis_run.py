@@ -42,6 +42,9 @@ def _run(
             *("--max-examples", str(examples), "--seed", str(seed), "--continue-on-failure"),
             *("--header", f"Authorization: Bearer {token}", "--no-color", "--warnings", "off"),
         ],
-        capture_output=True, text=True, check=False, cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
         env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.contract.hooks", "PYTHONPATH": str(HERE.parents[1])},
-    )  # fmt: skip
+    )

@@ -84,10 +84,14 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
         command = command.replace(host, proxy)
     credentials = CREDENTIALS.get_frozen_credentials()
     environment = {
-        "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "TOKEN": ADMIN, "LANG": "C.UTF-8",
-        "AWS_ACCESS_KEY_ID": str(credentials.access_key), "AWS_SECRET_ACCESS_KEY": str(credentials.secret_key),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "HOME": "/nonexistent",
+        "TOKEN": ADMIN,
+        "LANG": "C.UTF-8",
+        "AWS_ACCESS_KEY_ID": str(credentials.access_key),
+        "AWS_SECRET_ACCESS_KEY": str(credentials.secret_key),
         "AWS_SESSION_TOKEN": str(credentials.token),
-    }  # fmt: skip
+    }
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, env=environment, timeout=60
     )
@@ -102,8 +106,14 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
 
 @pytest.mark.parametrize("signed", [["awscurl", "--service", "execute-api", "--region", "us-east-1"], ["curl", "-s"]])
 def test_wrong_signatures_are_rejected(signed: list[str], api: str) -> None:
-    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "x",
-             "AWS_SECRET_ACCESS_KEY": "y", "AWS_SESSION_TOKEN": "z", "LANG": "C.UTF-8"}  # fmt: skip
+    environment = {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "HOME": "/nonexistent",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_SESSION_TOKEN": "z",
+        "LANG": "C.UTF-8",
+    }
     done = subprocess.run(
         [*signed, f"{api}/v1/hours?window=24h"],
         capture_output=True,
@@ -130,10 +140,24 @@ def client(api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     config = folder / "config.yaml"
     config.write_text("post_hooks: []\n")
     done = subprocess.run(
-        [BIN / "openapi-python-client", "generate", "--path", OPENAPI, "--config", config, "--meta", "none",
-         "--output-path", folder / "gpucost_client", "--fail-on-warning"],
-        capture_output=True, text=True, check=False, cwd=folder,
-    )  # fmt: skip
+        [
+            BIN / "openapi-python-client",
+            "generate",
+            "--path",
+            OPENAPI,
+            "--config",
+            config,
+            "--meta",
+            "none",
+            "--output-path",
+            folder / "gpucost_client",
+            "--fail-on-warning",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
@@ -161,12 +185,17 @@ def test_generated_client_sends_the_requests_of_the_examples(example: str, clien
     snake = {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).lower(): value for key, value in query.items()}
     enums = {
         key: next(
-            (kind(value) for kind in vars(module).values()
-             if isinstance(kind, type) and kind.__name__.lower().endswith(key.replace("_", "")) and issubclass(kind, str)),
+            (
+                kind(value)
+                for kind in vars(module).values()
+                if isinstance(kind, type)
+                and kind.__name__.lower().endswith(key.replace("_", ""))
+                and issubclass(kind, str)
+            ),
             int(value) if key == "limit" else value,
         )
         for key, value in snake.items()
-    }  # fmt: skip
+    }
     answer = module.sync_detailed(**parts, **enums, client=client)
     assert answer.status_code == 200, answer.content
     plain = json.loads(answer.content)

@@ -71,11 +71,15 @@ def test_devices_of_intel_are_whole() -> None:
 @pytest.mark.parametrize(
     ("partition", "model", "parts"),
     [
-        ("spx_nps1", MI300X, 1), ("dpx_nps1", MI300X, 2), ("tpx_nps1", "AMD-Instinct-MI300A", 3),
-        ("qpx_nps4", MI300X, 4), ("cpx_nps4", MI300X, 8), ("cpx_nps1", "AMD-Instinct-MI300A", 6),
+        ("spx_nps1", MI300X, 1),
+        ("dpx_nps1", MI300X, 2),
+        ("tpx_nps1", "AMD-Instinct-MI300A", 3),
+        ("qpx_nps4", MI300X, 4),
+        ("cpx_nps4", MI300X, 8),
+        ("cpx_nps1", "AMD-Instinct-MI300A", 6),
         ("cpx_nps1", "", None),
     ],
-)  # fmt: skip
+)
 def test_modes_divide_a_gpu(partition: str, model: str, parts: int | None) -> None:
     assert partitions_per_gpu(partition, model) == parts
 

@@ -260,8 +260,11 @@ def test_new_amount_is_published_as_unknown_and_not_as_zero() -> None:
     no_factor = {"device_energy_gpu_hours": amount(1), "device_energy_kwh": amount(2)}
     capacity = CapacityWithCooling(**no_factor, device_energy_without_factor_kwh=amount(2)).figures()
     assert [name for name, figure in capacity.items() if figure is None] == [
-        "device_co2e_kg", "idle_co2e_kg", "unattributed_co2e_kg", "idle_cooling_co2e_kg",
-    ]  # fmt: skip
+        "device_co2e_kg",
+        "idle_co2e_kg",
+        "unattributed_co2e_kg",
+        "idle_cooling_co2e_kg",
+    ]
 
 
 def test_amount_without_description_is_refused() -> None:
@@ -283,10 +286,17 @@ def test_every_amount_has_a_unit() -> None:
 def test_figures_of_unpriced_and_partly_priced_costs() -> None:
     unpriced = Costs(allocated_gpu_hours=amount(2), effective_gpu_hours=amount("0.5"), unpriced_gpu_hours=amount(2))
     assert unpriced.figures() == {
-        "allocated_gpu_hours": Decimal(2), "effective_gpu_hours": Decimal("0.5"), "allocated_usd": None,
-        "effective_usd": None, "waste_usd": None, "unmeasured_usd": None, "unmeasured_gpu_hours": Decimal(0),
-        "unpriced_gpu_hours": Decimal(2), **dict.fromkeys(OF_ENERGY), **dict.fromkeys(OF_EMISSIONS),
-    }  # fmt: skip
+        "allocated_gpu_hours": Decimal(2),
+        "effective_gpu_hours": Decimal("0.5"),
+        "allocated_usd": None,
+        "effective_usd": None,
+        "waste_usd": None,
+        "unmeasured_usd": None,
+        "unmeasured_gpu_hours": Decimal(0),
+        "unpriced_gpu_hours": Decimal(2),
+        **dict.fromkeys(OF_ENERGY),
+        **dict.fromkeys(OF_EMISSIONS),
+    }
     priced = Costs(allocated_gpu_hours=amount(1), allocated_usd=amount("12.50"), waste_usd=amount("12.50"))
     figures = (unpriced + priced).figures()
     assert (figures["allocated_usd"], figures["effective_usd"]) == (Decimal("12.5"), Decimal(0))

@@ -35,9 +35,17 @@ def pod(
     namespace: str = "team", labels: dict[str, str] | None = None, of_namespace: dict[str, str] | None = None
 ) -> PodObservation:
     return PodObservation(
-        namespace, "p", "u", "n", (), None, labels=labels or {}, namespace_labels=of_namespace or {},
-        workload_kind="Deployment", workload="web",
-    )  # fmt: skip
+        namespace,
+        "p",
+        "u",
+        "n",
+        (),
+        None,
+        labels=labels or {},
+        namespace_labels=of_namespace or {},
+        workload_kind="Deployment",
+        workload="web",
+    )
 
 
 def usage(
@@ -51,10 +59,16 @@ def usage(
     """Usage of one pod."""
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
     pod_usage = PodUsage(
-        pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
-        GpuShare(Fraction(1, 7), "mig-profile"), IntervalMs(0, held_minutes * MINUTE),
-        IntervalMs((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0, use=use,
-    )  # fmt: skip
+        pod(labels={"label_app": "web", "label_other": "x"}),
+        node,
+        "nvidia_com_mig_1g_10gb",
+        2,
+        GpuShare(Fraction(1, 7), "mig-profile"),
+        IntervalMs(0, held_minutes * MINUTE),
+        IntervalMs((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE),
+        0,
+        use=use,
+    )
     hour_coverage = Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
     return Usage("c", HOUR, hour_coverage, (pod_usage,), None, ("a note",))
 
@@ -167,9 +181,7 @@ def test_units_with_labels_take_no_longer_if_there_are_more_of_them(shared: dict
 
 
 def test_line_has_all_fields_of_pod_node_and_price() -> None:
-    measured = usage(
-        use=Use("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600)),
-    )
+    measured = usage(use=Use("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600)))
     rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
     (line,) = build_record(measured, rules).lines
     assert (line.business_unit, line.namespace, line.pod, line.uid) == ("team", "team", "p", "u")

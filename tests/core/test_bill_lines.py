@@ -88,10 +88,15 @@ def test_identical_instances_pay_same_rate() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"account": "2"}, {"region": "us-east-1"}, {"instance_type": "p5e.48xlarge"}, {"capacity_type": "spot"},
-        {"capacity_type": "reserved"}, {"operation": "RunInstances:0002"}, {"currency": "EUR"},
+        {"account": "2"},
+        {"region": "us-east-1"},
+        {"instance_type": "p5e.48xlarge"},
+        {"capacity_type": "spot"},
+        {"capacity_type": "reserved"},
+        {"operation": "RunInstances:0002"},
+        {"currency": "EUR"},
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("blend", ["instance_type", "node_pool"])
 def test_instances_of_another_kind_are_not_blended(blend: Blend, other: dict[str, Any]) -> None:
     bill = build_bill([line("i-a", "55"), line("i-b", "30", **other)], BillSharing(blend))
@@ -110,8 +115,13 @@ def test_node_pool_blend_stays_within_pool_and_type() -> None:
     ]
     bill = build_bill(lines, BillSharing("node_pool", pools))
     assert {name: to_decimal(billed_hour.amount) for name, billed_hour in bill.instances.items()} == {
-        "i-a": 40, "i-b": 40, "i-c": 20, "i-d": 1, "i-outside": 9, "i-outside-2": 9,
-    }  # fmt: skip
+        "i-a": 40,
+        "i-b": 40,
+        "i-c": 20,
+        "i-d": 1,
+        "i-outside": 9,
+        "i-outside-2": 9,
+    }
 
 
 def test_spot_instance_interrupted_in_first_hour_is_free_and_final() -> None:

@@ -185,8 +185,9 @@ def test_pod_has_a_line_for_each_claim() -> None:
 def exporter_series(gpu: int, profile: str = "", instance: str = "", claim: str = "") -> DeviceSeries:
     """A device that an exporter reports all hour."""
     pod = ("team", "p") if claim else ("", "")
-    return DeviceSeries("n1", f"GPU-gpu-{gpu}", instance, profile, H100, *pod, "", "", claim, "d/x", Decimal(1), 0, 60,
-                        Decimal(30))  # fmt: skip
+    return DeviceSeries(
+        "n1", f"GPU-gpu-{gpu}", instance, profile, H100, *pod, "", "", claim, "d/x", Decimal(1), 0, 60, Decimal(30)
+    )
 
 
 def offered_gpus(
@@ -219,9 +220,11 @@ def test_part_that_no_partition_fits_is_not_offered() -> None:
 def test_partitions_without_claims_are_all_that_their_gpu_has() -> None:
     """Three 2g leave 1/7 of their GPU, whether or not a claim has one of them."""
     series = [
-        exporter_series(0, "2g.20gb", "3", "claim-p"), exporter_series(0, "2g.20gb", "4"),
-        exporter_series(0, "2g.20gb", "5"), exporter_series(1),
-    ]  # fmt: skip
+        exporter_series(0, "2g.20gb", "3", "claim-p"),
+        exporter_series(0, "2g.20gb", "4"),
+        exporter_series(0, "2g.20gb", "5"),
+        exporter_series(1),
+    ]
     holdings = [partition_holding("p", "gpu-0-mig-2g20gb-14-0", (0, 60))]
     assert [piece.gpus for piece in offered_gpus(holdings, series=series)] == [2 - Fraction(1, 7)]
 
@@ -230,9 +233,11 @@ def test_resource_slices_are_the_supply_for_as_long_as_they_exist() -> None:
     """The second GPU is in the slices from minute 30, and only as two partitions with 2/7 each."""
     hour, late = IntervalMs(0, HOUR), IntervalMs(HOUR // 2, HOUR)
     offered = [
-        OfferedTime("gpu-0", hour), OfferedTime("gpu-0-mig-7g80gb-0-0", hour),
-        OfferedTime("gpu-1-mig-2g20gb-14-0", late), OfferedTime("gpu-1-mig-2g20gb-14-4", late),
-    ]  # fmt: skip
+        OfferedTime("gpu-0", hour),
+        OfferedTime("gpu-0-mig-7g80gb-0-0", hour),
+        OfferedTime("gpu-1-mig-2g20gb-14-0", late),
+        OfferedTime("gpu-1-mig-2g20gb-14-4", late),
+    ]
     gpus = offered_gpus([], offered=offered)
     assert [(piece.time.length // 60_000, piece.gpus) for piece in gpus] == [(30, 1), (30, 1 + Fraction(4, 7))]
 
@@ -314,5 +319,9 @@ def test_claims_of_consumable_capacity_hold_equal_parts_with_a_note() -> None:
     assert note == "unknown: 1 devices of node 'n1' are each allocated to several claims, which hold equal parts"
     (note,) = notes_on_claimed_devices(claims, collects_admin_access=False)
     assert "--metric-labels-allowlist=namespaces=[resource.kubernetes.io/admin-access]" in note
-    assert notes_on_claimed_devices([*claim_of("p", "a", [0], (0, 30)), *claim_of("q", "a", [0], (30, 60))],
-                                    collects_admin_access=True) == []  # fmt: skip
+    assert (
+        notes_on_claimed_devices(
+            [*claim_of("p", "a", [0], (0, 30)), *claim_of("q", "a", [0], (30, 60))], collects_admin_access=True
+        )
+        == []
+    )

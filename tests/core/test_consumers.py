@@ -64,10 +64,7 @@ def test_tokens_that_bypass_the_gateway_have_no_consumer() -> None:
 
 def test_gateway_that_counts_more_than_the_servers_divides_all() -> None:
     by = [passed("x", 900, 90, 0, 9), passed("y", 900, 90, 0, 9)]
-    assert divided(served("p", 1000, 100, 0, 10), by=by) == {
-        ("p", "x"): (500, 50, 0, 5),
-        ("p", "y"): (500, 50, 0, 5),
-    }
+    assert divided(served("p", 1000, 100, 0, 10), by=by) == {("p", "x"): (500, 50, 0, 5), ("p", "y"): (500, 50, 0, 5)}
 
 
 def test_kind_that_the_gateway_does_not_count_is_divided_like_another() -> None:

@@ -18,9 +18,20 @@ def test_every_float_is_parsed_exactly(number: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1e-999999999", "1E+999999999", "0e-999999999", "-1e400", "9" * 401, "0." + "0" * 400 + "1", "", "x", "sNaN",
-     "0x1p3", "1,5"],
-)  # fmt: skip
+    [
+        "1e-999999999",
+        "1E+999999999",
+        "0e-999999999",
+        "-1e400",
+        "9" * 401,
+        "0." + "0" * 400 + "1",
+        "",
+        "x",
+        "sNaN",
+        "0x1p3",
+        "1,5",
+    ],
+)
 def test_number_without_bounds_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         parse_decimal(text)

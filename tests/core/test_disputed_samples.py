@@ -129,9 +129,7 @@ def test_each_node_with_contradictory_exporters_is_noted() -> None:
         replace(device(labeled=False), scrape_target=TENANT, node="n2", uuid="GPU-3"),
     )
     usage = meter(replace(exported(*devices), nodes=nodes, pods=pods), MeteringRules())
-    assert [(pod_usage.pod.pod, pod_usage.use.source) for pod_usage in usage.pods] == [
-        ("p", "none"), ("q", "none")
-    ]  # fmt: skip
+    assert [(pod_usage.pod.pod, pod_usage.use.source) for pod_usage in usage.pods] == [("p", "none"), ("q", "none")]
     exporters = "suspect samples: GPU exporters dcgm-exporter/n1:9400 and tenant/10.9.9.9:8080 contradict each other"
     assert usage.notes == (
         f"{exporters} about 1 devices of node 'n1'; their use counts as unmeasured",

@@ -89,9 +89,11 @@ def test_instance_id_is_the_end_of_the_provider_id(provider_id: str, instance_id
 
 def test_price_of_ec2_is_never_taken() -> None:
     listed = Price(
-        "on-demand", "node-hour", Decimal("5.672"),
+        "on-demand",
+        "node-hour",
+        Decimal("5.672"),
         {"instance_type": "g5.12xlarge", "region": "us-east-1", "operating_system": "linux"},
-    )  # fmt: skip
+    )
     pricing = Pricing(PriceBook([*list_prices(), listed]), ("cur", "on-demand", "list-price"))
     assert isinstance(cost(pricing, "g5.12xlarge"), NodeCost)
     unpriced = cost(pricing)
@@ -112,10 +114,21 @@ def test_price_of_sagemaker_applies_to_its_type() -> None:
 
 def billed(resource: str, amount: str, hours: str, **more: Any) -> BillLine:
     values: dict[str, Any] = {
-        "kind": "instance", "start": OBSERVED_HOUR, "end": OBSERVED_HOUR + HOUR, "account": "1", "region": "us-east-1",
-        "resource_id": resource, "instance_type": "ml.g5.12xlarge", "capacity_type": "on-demand", "operation": "",
-        "instance_hours": Fraction(hours), "amount": Decimal(amount), "currency": "USD", "is_final": True, **more,
-    }  # fmt: skip
+        "kind": "instance",
+        "start": OBSERVED_HOUR,
+        "end": OBSERVED_HOUR + HOUR,
+        "account": "1",
+        "region": "us-east-1",
+        "resource_id": resource,
+        "instance_type": "ml.g5.12xlarge",
+        "capacity_type": "on-demand",
+        "operation": "",
+        "instance_hours": Fraction(hours),
+        "amount": Decimal(amount),
+        "currency": "USD",
+        "is_final": True,
+        **more,
+    }
     return BillLine(**values)
 
 

@@ -94,9 +94,7 @@ def test_parts_sum_to_cost_despite_implausible_samples(observation: Observation)
     for node in usage.nodes or ():
         held = sum(candidate.gpu_ms for candidate in usage.pods if candidate.node.name == node.node.name)
         twins = [candidate for candidate in usage.nodes or () if candidate.node.name == node.node.name]
-        parts = (
-            node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, -node.excess_gpu_ms,
-        )  # fmt: skip
+        parts = (node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, -node.excess_gpu_ms)
         assert len(twins) > 1 or held + sum(parts) == node.total_gpu_ms
     assert all(is_count(Decimal(line.units)) for line in record.lines)
     names = {(pod.namespace, pod.pod) for pod in observation.pods if pod.contradiction}
@@ -139,14 +137,26 @@ def series_of_same_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[De
     """Return series of one GPU that every exporter reports, each with all pods."""
     return [
         DeviceSeries(
-            node="n1", uuid="GPU-0", mig_instance="", mig_profile="", model="NVIDIA A10G", namespace="team", pod=pod,
-            uid="", slot="", resource_claim="", scrape_target=f"dcgm-exporter|/{exporter}", scale=Decimal(1),
-            signal_rank=0, sample_count=60, sample_sum=Decimal(30),
+            node="n1",
+            uuid="GPU-0",
+            mig_instance="",
+            mig_profile="",
+            model="NVIDIA A10G",
+            namespace="team",
+            pod=pod,
+            uid="",
+            slot="",
+            resource_claim="",
+            scrape_target=f"dcgm-exporter|/{exporter}",
+            scale=Decimal(1),
+            signal_rank=0,
+            sample_count=60,
+            sample_sum=Decimal(30),
             samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
         )
         for pod in pods
         for exporter in exporters
-    ]  # fmt: skip
+    ]
 
 
 def test_many_exporters_of_same_gpu_are_suspect_and_checked_quickly() -> None:
@@ -183,16 +193,20 @@ def test_many_pods_on_same_gpu_are_metered_quickly() -> None:
         allocation_scrapes={"k": Scrapes(times(-60, 119))},
         pods=tuple(
             PodObservation(
-                namespace="team", pod=name, uid=name, node="n1",
+                namespace="team",
+                pod=name,
+                uid=name,
+                node="n1",
                 requests=(ContainerRequest("main", "container", "nvidia_com_gpu", Decimal(1)),),
-                held_samples=None, running_samples={"k": times(number % 50, 119)},
+                held_samples=None,
+                running_samples={"k": times(number % 50, 119)},
             )
             for number, name in enumerate(names)
         ),
         nodes=(NodeObservation("n1", "", None, {"label_nvidia_com_gpu_replicas": "500"}, ()),),
         devices=tuple(series_of_same_gpu(names, ["n1:9400"])),
         utilization_scrapes={"dcgm-exporter|/n1:9400": Scrapes(times(-5, 64))},
-    )  # fmt: skip
+    )
     usages: list[Usage] = []
     assert instructions(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < FEW
     used = sum(pod.effective_gpu_ms + pod.use.beyond_allocation_gpu_ms for pod in usages[0].pods)

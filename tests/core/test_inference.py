@@ -159,10 +159,7 @@ def test_costs_of_a_model_go_to_its_consumers_and_the_unit_of_its_pods_stays() -
         ("platform", "y", "m"),
     ]
     amounts = [(row.costs.allocated_usd, row.costs.effective_usd, row.costs.waste_usd) for row in rows]
-    assert amounts == [
-        (amount(1), amount("0.25"), amount("0.75")),
-        (amount(7), amount("1.75"), amount("5.25")),
-    ]
+    assert amounts == [(amount(1), amount("0.25"), amount("0.75")), (amount(7), amount("1.75"), amount("5.25"))]
     assert [(row.prompt_tokens, row.generated_tokens, row.requests) for row in rows] == [(50, 0, 1), (50, 60, 2)]
 
 
@@ -192,8 +189,12 @@ def test_requests_without_a_consumer_have_their_costs() -> None:
 def test_counters_that_a_consumer_has_not_begun_are_zero() -> None:
     """Only x has cached tokens; y and the requests without a name have none. Unknown kinds stay unknown."""
     began: dict[tuple[str, CounterKind], int] = {
-        ("x", "prompt"): 9, ("x", "generated"): 8, ("x", "cached"): 7, ("y", "prompt"): 6, ("", "generated"): 1,
-    }  # fmt: skip
+        ("x", "prompt"): 9,
+        ("x", "generated"): 8,
+        ("x", "cached"): 7,
+        ("y", "prompt"): 6,
+        ("", "generated"): 1,
+    }
     counters = [
         counter((-1, 0), (59, count))._replace(kind=kind, consumer=consumer)
         for (consumer, kind), count in began.items()

@@ -54,11 +54,18 @@ def test_fixed_point_amounts_are_written_like_decimals(units: int) -> None:
 @pytest.mark.parametrize(
     ("units", "text"),
     [
-        (None, "null"), (0, "0"), (1, "0.000000000001"), (-1, "-0.000000000001"), (10**11, "0.1"), (10**12, "1"),
-        (-(10**12), "-1"), (999_999_999_999, "0.999999999999"), (15 * 10**14, "1500"),
+        (None, "null"),
+        (0, "0"),
+        (1, "0.000000000001"),
+        (-1, "-0.000000000001"),
+        (10**11, "0.1"),
+        (10**12, "1"),
+        (-(10**12), "-1"),
+        (999_999_999_999, "0.999999999999"),
+        (15 * 10**14, "1500"),
         (1_500_000_000_001, "1.500000000001"),
     ],
-)  # fmt: skip
+)
 def test_equal_fixed_point_amounts_have_same_format(units: int | None, text: str) -> None:
     assert fixed_point_text(units) == text
 

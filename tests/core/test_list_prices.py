@@ -104,8 +104,7 @@ def test_configured_order_of_sources_takes_fallbacks_as_final() -> None:
 def test_discounts_and_percentages_of_on_demand_prices_apply_to_list_prices() -> None:
     assert priced(node("p4d.24xlarge"), "{discounts: [{percent: 10}]}").cost == Fraction("21.957642") * 9 / 10
     reserved = priced(
-        node("p4d.24xlarge", capacity_type="reserved"),
-        "{rates: [{capacity_type: reserved, percent_of_on_demand: 65}]}",
+        node("p4d.24xlarge", capacity_type="reserved"), "{rates: [{capacity_type: reserved, percent_of_on_demand: 65}]}"
     )
     assert (reserved.source, reserved.cost) == ("rates", Fraction("21.957642") * 65 / 100)
 

@@ -388,9 +388,7 @@ def test_holding_ends_with_a_later_successor_and_not_with_a_pod_of_the_same_scra
 
 def test_each_successor_ends_a_single_holding_for_good() -> None:
     """Two GPUs change hands one after the other, between two scrapes."""
-    sampled = {
-        "a": range(0, 601, 60), "b": range(0, 601, 60), "c": range(630, 3600, 60), "d": range(640, 3600, 60),
-    }  # fmt: skip
+    sampled = {"a": range(0, 601, 60), "b": range(0, 601, 60), "c": range(630, 3600, 60), "d": range(640, 3600, 60)}
     assert held_seconds(sampled, gpus=2) == {"a": 630, "b": 640, "c": 2970, "d": 2960}
 
 

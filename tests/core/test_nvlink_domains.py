@@ -54,8 +54,7 @@ def test_smallest_job_of_a_domains_pools_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clique", "pool", "gpus"),
-    [("c.1", "gb200-a", 36), ("c.1", "other", 72), ("", "gb200-a", None)],
+    ("clique", "pool", "gpus"), [("c.1", "gb200-a", 36), ("c.1", "other", 72), ("", "gb200-a", None)]
 )
 def test_first_entry_that_matches_the_pool_counts(clique: str, pool: str, gpus: int | None) -> None:
     jobs = [MinimumJob(36, "gb200-*"), MinimumJob(72)]

@@ -31,9 +31,15 @@ Table = list[Decimal | None]
 
 def price(start: int, end: int | None, amount: str, fetched: int = 0) -> Price:
     return Price(
-        "spot", "node-hour", Decimal(amount), {"instance_type": "g5.xlarge"}, "USD",
-        from_epoch_seconds(start), None if end is None else from_epoch_seconds(end), from_epoch_seconds(fetched),
-    )  # fmt: skip
+        "spot",
+        "node-hour",
+        Decimal(amount),
+        {"instance_type": "g5.xlarge"},
+        "USD",
+        from_epoch_seconds(start),
+        None if end is None else from_epoch_seconds(end),
+        from_epoch_seconds(fetched),
+    )
 
 
 def table(events: tuple[PriceEvent, ...]) -> Table:

@@ -120,10 +120,13 @@ def test_discount_applies_to_prices_of_its_sources_while_valid() -> None:
 def test_each_quote_is_that_of_the_node_time_and_source() -> None:
     """Of one book, whatever was quoted before; each price and discount depends on another fact."""
     prices = [
-        price("10", end=at(30)), price("20", instance_type="p4*"), price("30", region="us-east-1", start=at(30)),
-        price("0.5", unit="of-on-demand", capacity_type="spot"), price("80", source="on-demand", node="a"),
+        price("10", end=at(30)),
+        price("20", instance_type="p4*"),
+        price("30", region="us-east-1", start=at(30)),
+        price("0.5", unit="of-on-demand", capacity_type="spot"),
+        price("80", source="on-demand", node="a"),
         price("90", source="on-demand"),
-    ]  # fmt: skip
+    ]
     discounts = (Discount(Decimal("0.9"), frozenset({"rates"}), {"zone_id": "use1-*"}),)
     nodes = [
         {"node": node, "zone_id": zone_id, "instance_type": kind, "region": region, "capacity_type": capacity}
@@ -153,10 +156,7 @@ def test_currencies_are_never_mixed() -> None:
 def test_prices_per_gpu_and_per_node_are_distinguished() -> None:
     quote = PriceBook([price("3", unit="gpu-hour", end=at(30)), price("30", start=at(30))]).quote("rates", FACTS, TIME)
     assert quote is not None
-    assert [(rate, per_gpu) for _, rate, per_gpu in quote.pieces] == [
-        (Fraction(3), True),
-        (Fraction(30), False),
-    ]
+    assert [(rate, per_gpu) for _, rate, per_gpu in quote.pieces] == [(Fraction(3), True), (Fraction(30), False)]
 
 
 @pytest.mark.parametrize(

@@ -196,10 +196,7 @@ def test_label_filters_are_grouped_by_label() -> None:
     assert [
         (label_filter.dimension, label_filter.matches("a"), label_filter.matches("dev"), label_filter.matches("b,c"))
         for label_filter in label_filters
-    ] == [
-        ("label:team", True, False, True),
-        ("label:env", True, False, True),
-    ]
+    ] == [("label:team", True, False, True), ("label:env", True, False, True)]
     for text, labels in (("team", ["team"]), ("other:a", ["team"]), ("team:a", []), ("team:", ["team"])):
         with pytest.raises(ParameterError) as refused:
             parse_label_filters(text, labels)

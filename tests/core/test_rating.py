@@ -53,10 +53,17 @@ def hour_of(
         held_gpu_ms = Fraction(units * time.length)
         pods.append(
             PodUsage(
-                pod, node, "nvidia_com_gpu", units, GpuShare(Fraction(1), "capacity"), time, time, time.end,
+                pod,
+                node,
+                "nvidia_com_gpu",
+                units,
+                GpuShare(Fraction(1), "capacity"),
+                time,
+                time,
+                time.end,
                 use=Use("pod", Fraction(1, 4), time.length, held_gpu_ms / 4),
             )
-        )  # fmt: skip
+        )
         gpu_ms += held_gpu_ms
     present_time = IntervalMs(start + present[0] * MINUTE, start + present[1] * MINUTE)
     total = Fraction((node.physical_gpus or 0) * present_time.length)
@@ -161,9 +168,7 @@ def test_billed_time_outside_kubernetes_is_stranded() -> None:
 
 def test_node_without_price_costs_null_and_does_not_change_others() -> None:
     usage = usage_of(
-        DAY,
-        hour_of(node("priced"), {"a": (1, 60)}, DAY),
-        hour_of(node("unpriced", "p5.48xlarge"), {"b": (2, 60)}, DAY),
+        DAY, hour_of(node("priced"), {"a": (1, 60)}, DAY), hour_of(node("unpriced", "p5.48xlarge"), {"b": (2, 60)}, DAY)
     )
     record = build_record(usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",))))
     priced, unpriced = record.lines
@@ -310,9 +315,7 @@ def test_eight_gpus_for_96_hours_cost_2688_usd() -> None:
     assert to_decimal(total) == 8 * 96 * Decimal("3.5") == 2688
 
 
-policies = st.sampled_from(
-    [*SPLIT_POLICIES.values(), custom_policy(Decimal(3), Decimal("0.7"), Decimal("0.11"))]
-)  # fmt: skip
+policies = st.sampled_from([*SPLIT_POLICIES.values(), custom_policy(Decimal(3), Decimal("0.7"), Decimal("0.11"))])
 usd_prices = st.decimals(Decimal("0.0001"), 500, places=7)
 
 

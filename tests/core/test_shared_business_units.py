@@ -44,17 +44,10 @@ def test_distribution_preserves_sums(before: list[Line], shared: dict[str, Distr
 
 
 def test_distribution_is_proportional_to_cost_or_even() -> None:
-    before = [
-        priced("platform", amount(1), amount(2), 0),
-        priced("a", 0, amount(30), 0),
-        priced("b", amount(60), 0, 0),
-    ]
+    before = [priced("platform", amount(1), amount(2), 0), priced("a", 0, amount(30), 0), priced("b", amount(60), 0, 0)]
     after = distribute_lines(before, {"platform": "proportional"})
     parts = {cost_line.business_unit: cost_line for cost_line in after if cost_line.shared_from}
-    assert {unit: cost_line.allocated_usd for unit, cost_line in parts.items()} == {
-        "a": amount(1),
-        "b": amount(2),
-    }
+    assert {unit: cost_line.allocated_usd for unit, cost_line in parts.items()} == {"a": amount(1), "b": amount(2)}
     assert {unit: cost_line.waste_usd for unit, cost_line in parts.items()} == {
         "a": amount("0.666666666667"),
         "b": amount("1.333333333333"),

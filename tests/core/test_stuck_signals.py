@@ -45,9 +45,17 @@ def test_gpus_with_another_signal_than_0_are_not_contradicted() -> None:
         ([device(total="0", labeled=False)], {GPU}),
         ([device(total="0", labeled=False), replace(device(total="6", labeled=False), uuid="GPU-1")], set()),
     ],
-    ids=["0", "hardly used", "no samples", "a held one is in use", "another one is in use",
-         "another node", "no labels of pods", "no labels of pods, and one in use"],
-)  # fmt: skip
+    ids=[
+        "0",
+        "hardly used",
+        "no samples",
+        "a held one is in use",
+        "another one is in use",
+        "another node",
+        "no labels of pods",
+        "no labels of pods, and one in use",
+    ],
+)
 def test_only_nodes_whose_held_gpus_are_all_at_0_are_doubted(
     devices: list[DeviceSeries], at_zero: set[tuple[str, str]]
 ) -> None:

@@ -22,10 +22,12 @@ def series(metric: str, labels: Labels, values: str) -> dict[str, str]:
 def expectation(query: str, minute: int, *samples: tuple[Labels, float]) -> dict[str, Any]:
     """Expect the samples of a query at a minute, rounded to DIGITS digits; none if no sample is passed."""
     expected = [
-        {"labels": "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}",
-         "value": round(value, DIGITS)}
+        {
+            "labels": "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}",
+            "value": round(value, DIGITS),
+        }
         for labels, value in samples
-    ]  # fmt: skip
+    ]
     return {"expr": f"round({query}, {10**-DIGITS:.{DIGITS}f})", "eval_time": f"{minute}m", "exp_samples": expected}
 
 
@@ -48,10 +50,20 @@ def run(
         interval: between two values of a series.
     """
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": list(groups)}))
-    tests = [{"interval": interval, "input_series": list(input_series), "promql_expr_test": list(expectations),
-              "alert_rule_test": list(alerts)}]  # fmt: skip
-    document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests,
-                "group_eval_order": [group["name"] for group in groups]}  # fmt: skip
+    tests = [
+        {
+            "interval": interval,
+            "input_series": list(input_series),
+            "promql_expr_test": list(expectations),
+            "alert_rule_test": list(alerts),
+        }
+    ]
+    document = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "tests": tests,
+        "group_eval_order": [group["name"] for group in groups],
+    }
     (folder / "tests.yaml").write_text(yaml.safe_dump(document))
     done = subprocess.run(
         [find_program("promtool"), "test", "rules", folder / "tests.yaml"], capture_output=True, text=True, check=False

@@ -97,9 +97,15 @@ def dcgm_exporter() -> Iterator[Series]:
         ("mixed-1", 0, {"GPU_I_ID": "1"}, f"0x{MINUTES}"),
     ):
         target_labels = {
-            "cluster": "c", "job": "dcgm-exporter", "instance": f"{node}:9400", "Hostname": node, "gpu": str(gpu),
-            "UUID": f"GPU-{node}-{gpu}", "namespace": "gpu-operator", "pod": "dcgm-exporter",
-        }  # fmt: skip
+            "cluster": "c",
+            "job": "dcgm-exporter",
+            "instance": f"{node}:9400",
+            "Hostname": node,
+            "gpu": str(gpu),
+            "UUID": f"GPU-{node}-{gpu}",
+            "namespace": "gpu-operator",
+            "pod": "dcgm-exporter",
+        }
         yield series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", {**target_labels, **labels}, values)
 
 

@@ -26,19 +26,18 @@ def check(folder: Path, series: list[dict[str, str]], *alerts: dict[str, Any]) -
 
 @pytest.mark.parametrize(
     ("metric", "label"),
-    [
-        ("karpenter_nodepools", "nodepool"),
-        ("karpenter_nodepool", "nodepool"),
-        ("karpenter_provisioner", "provisioner"),
-    ],
+    [("karpenter_nodepools", "nodepool"), ("karpenter_nodepool", "nodepool"), ("karpenter_provisioner", "provisioner")],
 )
 def test_node_pool_near_its_limit_fires(tmp_path: Path, metric: str, label: str) -> None:
     """The alert fires after five minutes, for GPUs only."""
     series = []
     for pool, resource, used, limit in (
-        ("full", GPU, "5x9 10x40", 10), ("roomy", GPU, "5x50", 10), ("cpus", "cpu", "99x50", 100),
-        ("trn", "aws.amazon.com/neuroncore", "96x50", 96), ("closed", GPU, "0x50", 0),
-    ):  # fmt: skip
+        ("full", GPU, "5x9 10x40", 10),
+        ("roomy", GPU, "5x50", 10),
+        ("cpus", "cpu", "99x50", 100),
+        ("trn", "aws.amazon.com/neuroncore", "96x50", 96),
+        ("closed", GPU, "0x50", 0),
+    ):
         labels = {"cluster": "c", label: pool, "resource_type": resource}
         series += [
             promtool.series(f"{metric}_usage", labels, used),
@@ -100,11 +99,17 @@ def test_quota_near_its_limit_fires(tmp_path: Path) -> None:
 def test_failed_provisioning_fires(tmp_path: Path) -> None:
     """Errors about deleted nodes and errors of other calls do not count."""
     series = [
-        promtool.series("karpenter_cloudprovider_errors_total",
-                        {"cluster": "c", "nodepool": pool, "method": method, "error": error}, "0x10 1x40")
-        for pool, method, error in (("gpu", "Create", "InsufficientCapacityError"),
-                                    ("gone", "Create", "NodeClaimNotFoundError"), ("other", "Delete", "Throttled"))
-    ]  # fmt: skip
+        promtool.series(
+            "karpenter_cloudprovider_errors_total",
+            {"cluster": "c", "nodepool": pool, "method": method, "error": error},
+            "0x10 1x40",
+        )
+        for pool, method, error in (
+            ("gpu", "Create", "InsufficientCapacityError"),
+            ("gone", "Create", "NodeClaimNotFoundError"),
+            ("other", "Delete", "Throttled"),
+        )
+    ]
     ended = {"cluster": "c", "nodepool": "gpu", "reason": "ProvisioningFailed"}
     series.append(promtool.series("karpenter_nodeclaims_terminated_total", ended, "3x20 4x30"))
     name, labels = (

@@ -63,10 +63,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             target.add("karpenter_cloudprovider_instance_launch_failures_total", reason="InsufficientCapacity")
     with ExitStack() as stack:
         server = stack.enter_context(running_server(_InferenceServer()))
-        scrape = {"job_name": "llm", "scrape_interval": "1s", "scrape_timeout": "1s", "static_configs": [
-            {"targets": [f"127.0.0.1:{server}"],
-             "labels": {"cluster": articles.NAME, "namespace": "ml-serving", "pod": "llm-inference-5d8c-0"}},
-        ]}  # fmt: skip
+        scrape = {
+            "job_name": "llm",
+            "scrape_interval": "1s",
+            "scrape_timeout": "1s",
+            "static_configs": [
+                {
+                    "targets": [f"127.0.0.1:{server}"],
+                    "labels": {"cluster": articles.NAME, "namespace": "ml-serving", "pod": "llm-inference-5d8c-0"},
+                }
+            ],
+        }
         receiver = stack.enter_context(
             running_prometheus(
                 {"global": {}, "scrape_configs": [scrape], "rule_files": [str(rules)]},
@@ -100,8 +107,11 @@ class _InferenceServer:
             f'vllm:{name}_total{{engine="0",model_name="llama"}} {count * self._scrapes}'
             for name, count in counts.items()
         ]
-        load = {"request_queue_time_seconds_sum": self._scrapes, "request_queue_time_seconds_count": 2 * self._scrapes,
-                "num_requests_running": 5}  # fmt: skip
+        load = {
+            "request_queue_time_seconds_sum": self._scrapes,
+            "request_queue_time_seconds_count": 2 * self._scrapes,
+            "num_requests_running": 5,
+        }
         lines += [f'vllm:{name}{{engine="0",model_name="llama"}} {figure}' for name, figure in load.items()]
         return "\n".join(["# TYPE vllm:prompt_tokens_total counter", *lines, ""]).encode()
 
@@ -233,9 +243,12 @@ def test_documented_and_shown_series_are_recorded() -> None:
     documented = set(re.findall(r"`([a-z_]+:gpucost_\w+(?::\w+)?)`", text))
     assert len(documented) > 10
     assert documented <= recorded
-    shown = {name for dashboard in dashboard_metrics.dashboards().values()
-             for text in dashboard_metrics.expressions(dashboard)
-             for name in re.findall(r"[a-z_]+:gpucost_\w+(?::\w+)?", text)}  # fmt: skip
+    shown = {
+        name
+        for dashboard in dashboard_metrics.dashboards().values()
+        for text in dashboard_metrics.expressions(dashboard)
+        for name in re.findall(r"[a-z_]+:gpucost_\w+(?::\w+)?", text)
+    }
     assert shown <= recorded
 
 

@@ -17,10 +17,23 @@ from tests.dashboards.steady_minutes import SteadyMinute, find_steady_minute
 
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
 SAMPLE = (
-    "mig-stranded", "mig-above-one", "mig-labels-old", "time-sliced-renamed", "mps", "sharer-of-two-devices",
-    "shared-labels-honor", "ksm-sharded", "no-node-labels", "left-behind-for-hours", "signal-device-only",
-    "amd-whole", "amd-cpx-mixed", "amd-cpx-labeled", "amd-whole-and-partitions", "mixed-vendors",
-)  # fmt: skip
+    "mig-stranded",
+    "mig-above-one",
+    "mig-labels-old",
+    "time-sliced-renamed",
+    "mps",
+    "sharer-of-two-devices",
+    "shared-labels-honor",
+    "ksm-sharded",
+    "no-node-labels",
+    "left-behind-for-hours",
+    "signal-device-only",
+    "amd-whole",
+    "amd-cpx-mixed",
+    "amd-cpx-labeled",
+    "amd-whole-and-partitions",
+    "mixed-vendors",
+)
 """One cluster of each kind; `make nightly` tests all of them."""
 LIMITS = {
     "layouts that differ": ("mig-mixed-h100", "oversized-layout-and-others"),
@@ -33,9 +46,16 @@ LIMITS = {
 }
 """Clusters that static rules cannot measure exactly, by the limit in docs/how-to/grafana.md."""
 UNMEASURED = (
-    "oversized-without-dcgm", "renamed-not-mapped", "no-dcgm", "one-exporter-missing", "not-mapped",
-    "shared-not-mapped", "gpu-util-on-mig-absent", "gpu-util-on-mig-zero", "signal-none",
-)  # fmt: skip
+    "oversized-without-dcgm",
+    "renamed-not-mapped",
+    "no-dcgm",
+    "one-exporter-missing",
+    "not-mapped",
+    "shared-not-mapped",
+    "gpu-util-on-mig-absent",
+    "gpu-util-on-mig-zero",
+    "signal-none",
+)
 """Clusters with used GPUs for which no metrics exist, so the ledger has no utilization either."""
 
 

@@ -21,8 +21,18 @@ from gpucost_devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
 from tests.dashboards.promtool import expectation
 
-STEADY = ("steady", "adapters", "not-called", "kinds", "two-servers", "two-of-one-kind", "two-jobs", "labels",
-          "prefill-decode", "missing-counters")  # fmt: skip
+STEADY = (
+    "steady",
+    "adapters",
+    "not-called",
+    "kinds",
+    "two-servers",
+    "two-of-one-kind",
+    "two-jobs",
+    "labels",
+    "prefill-decode",
+    "missing-counters",
+)
 """Clusters in which nothing changes, so that each minute has a sixtieth of the hour's tokens."""
 MINUTE = 12
 
@@ -79,15 +89,21 @@ def _expectations(scenario: Scenario) -> Iterator[dict[str, Any]]:
     def labels(server: str, model: str, **more: str) -> dict[str, str]:
         return {"server": server, **({"model": model} if model else {}), **more}
 
-    yield expectation(f"sum by (server, model, kind) (model:gpucost_tokens:rate5m{{{cluster}}})", MINUTE, *(
-        (labels(server, model, kind=kind), float(rate)) for (server, model, kind), rate in tokens.items()
-    ))  # fmt: skip
-    yield expectation(f"sum by (server, model) (model:gpucost_requests:rate5m{{{cluster}}})", MINUTE, *(
-        (labels(server, model), float(rate)) for (server, model), rate in requests.items()
-    ))  # fmt: skip
-    yield expectation(f"sum by (server, model) (model:gpucost_gpus:sum{{{cluster}}})", MINUTE, *(
-        (labels(server, model), float(held)) for (server, model), held in gpus.items()
-    ))  # fmt: skip
+    yield expectation(
+        f"sum by (server, model, kind) (model:gpucost_tokens:rate5m{{{cluster}}})",
+        MINUTE,
+        *((labels(server, model, kind=kind), float(rate)) for (server, model, kind), rate in tokens.items()),
+    )
+    yield expectation(
+        f"sum by (server, model) (model:gpucost_requests:rate5m{{{cluster}}})",
+        MINUTE,
+        *((labels(server, model), float(rate)) for (server, model), rate in requests.items()),
+    )
+    yield expectation(
+        f"sum by (server, model) (model:gpucost_gpus:sum{{{cluster}}})",
+        MINUTE,
+        *((labels(server, model), float(held)) for (server, model), held in gpus.items()),
+    )
     requests_by_pod: dict[tuple[str, str], dict[str, Fraction]] = {}
     for each in scenario.servers:
         for load in each.loads if each.kind != "dynamo" else ():
@@ -103,6 +119,8 @@ def _expectations(scenario: Scenario) -> Iterator[dict[str, Any]]:
         ("batch_size:sum", {key: sum(sizes) for key, sizes in batches.items()}),
         ("batch_size:count", {key: len(sizes) for key, sizes in batches.items()}),
     ):
-        yield expectation(f"sum by (server, model) (model:gpucost_{record}{{{cluster}}})", MINUTE, *(
-            (labels(server, model), float(figure)) for (server, model), figure in figures.items()
-        ))  # fmt: skip
+        yield expectation(
+            f"sum by (server, model) (model:gpucost_{record}{{{cluster}}})",
+            MINUTE,
+            *((labels(server, model), float(figure)) for (server, model), figure in figures.items()),
+        )

@@ -68,16 +68,24 @@ def test_tokens_and_requests_per_second_by_model(tmp_path: Path) -> None:
     """Two jobs that scrape a server count once; series that differ in the finish reason are added up."""
     chat, adapter = model("research", "vllm", "chat"), model("research", "vllm", "chat-sql")
     tokens = [
-        ({**chat, "kind": "prompt"}, 100), ({**chat, "kind": "generated"}, 10), ({**chat, "kind": "cached"}, 50),
-        ({**adapter, "kind": "prompt"}, 20), ({**adapter, "kind": "generated"}, 4),
+        ({**chat, "kind": "prompt"}, 100),
+        ({**chat, "kind": "generated"}, 10),
+        ({**chat, "kind": "cached"}, 50),
+        ({**adapter, "kind": "prompt"}, 20),
+        ({**adapter, "kind": "generated"}, 4),
         ({**model("research", "tgi", ""), "kind": "prompt"}, 3),
         ({**model("research", "tgi", ""), "kind": "generated"}, 2),
         *(({**model("lone", "vllm", name), "kind": kind}, 0) for name in "xy" for kind in ("prompt", "generated")),
-    ]  # fmt: skip
-    output = promtool.run(tmp_path, groups(SETTINGS + UNITS + ENABLED), [*small_cluster.all_series(), *servers()], [
-        expectation("model:gpucost_tokens:rate5m", 8, *tokens),
-        expectation("model:gpucost_requests:rate5m", 8, (chat, 3), (model("lone", "triton", "resnet"), 5)),
-    ])  # fmt: skip
+    ]
+    output = promtool.run(
+        tmp_path,
+        groups(SETTINGS + UNITS + ENABLED),
+        [*small_cluster.all_series(), *servers()],
+        [
+            expectation("model:gpucost_tokens:rate5m", 8, *tokens),
+            expectation("model:gpucost_requests:rate5m", 8, (chat, 3), (model("lone", "triton", "resnet"), 5)),
+        ],
+    )
     assert output == ""
 
 
@@ -94,10 +102,12 @@ def test_gpus_of_models_by_weighted_tokens(tmp_path: Path) -> None:
         (model("lone", "triton", "resnet"), (0.15, 0.1, 0)),
     ):
         gpus += [({**key, "part": name}, figure) for name, figure in zip(PARTS, parts, strict=True)]
-    output = promtool.run(tmp_path, groups(SETTINGS + UNITS + ENABLED), [*small_cluster.all_series(), *servers()], [
-        expectation("model:gpucost_gpus:sum", 8, *gpus),
-        expectation("sum(model:gpucost_gpus:sum)", 8, ({}, 3.5)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(SETTINGS + UNITS + ENABLED),
+        [*small_cluster.all_series(), *servers()],
+        [expectation("model:gpucost_gpus:sum", 8, *gpus), expectation("sum(model:gpucost_gpus:sum)", 8, ({}, 3.5))],
+    )
     assert output == ""
 
 
@@ -110,19 +120,33 @@ def gauge(metric: str, figure: float, scrapes: Sequence[str] = ("a",), **labels:
 
 LOADS: Mapping[str, Sequence[dict[str, str]]] = {
     "vllm": [  # two engines, which two jobs scrape
-        *(row for engine, waited, running in (("0", 3, 5), ("1", 1, 7)) for row in (
-            *counter("vllm:request_queue_time_seconds_sum", waited, "ab", engine=engine, **TRAIN, model_name="m"),
-            *counter("vllm:request_queue_time_seconds_count", 4, "ab", engine=engine, **TRAIN, model_name="m"),
-            *gauge("vllm:num_requests_running", running, "ab", engine=engine, **TRAIN, model_name="m"),
-        )),
+        *(
+            row
+            for engine, waited, running in (("0", 3, 5), ("1", 1, 7))
+            for row in (
+                *counter("vllm:request_queue_time_seconds_sum", waited, "ab", engine=engine, **TRAIN, model_name="m"),
+                *counter("vllm:request_queue_time_seconds_count", 4, "ab", engine=engine, **TRAIN, model_name="m"),
+                *gauge("vllm:num_requests_running", running, "ab", engine=engine, **TRAIN, model_name="m"),
+            )
+        )
     ],
     "sglang": [  # two data-parallel ranks; both tensor-parallel ranks of each report its batch
-        *(row for dp, running in (("0", 5), ("1", 7)) for tp in "01" for row in (
-            *counter("sglang:queue_time_seconds_sum", 2, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"),
-            *counter("sglang:queue_time_seconds_count", 4, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN,
-                     model_name="m"),
-            *gauge("sglang:num_running_reqs", running, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"),
-        )),
+        *(
+            row
+            for dp, running in (("0", 5), ("1", 7))
+            for tp in "01"
+            for row in (
+                *counter(
+                    "sglang:queue_time_seconds_sum", 2, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"
+                ),
+                *counter(
+                    "sglang:queue_time_seconds_count", 4, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"
+                ),
+                *gauge(
+                    "sglang:num_running_reqs", running, dp_rank=dp, tp_rank=tp, pp_rank="0", **TRAIN, model_name="m"
+                ),
+            )
+        )
     ],
     "tgi": [
         *counter("tgi_request_queue_duration_sum", 4, **TRAIN),
@@ -141,7 +165,7 @@ LOADS: Mapping[str, Sequence[dict[str, str]]] = {
         *counter("trtllm_request_queue_time_seconds_count", 8, engine_type="trtllm", **TRAIN, model_name="m"),
         *gauge("trtllm_num_requests_running", 12, engine_type="trtllm", **TRAIN, model_name="m"),
     ],
-}  # fmt: skip
+}
 """Each server waited 4 s for 8 requests per second, and processed 12 at the same time; NIM does not say the former."""
 
 
@@ -150,12 +174,21 @@ def test_time_in_queue_and_batch_size_of_each_server(tmp_path: Path, server: str
     labels = model("research", server, "" if server == "tgi" else "m")
     queue = () if server == "nim" else (4, 8)
     series = [*small_cluster.all_series(), *LOADS[server]]
-    output = promtool.run(tmp_path, groups(SETTINGS + UNITS + ENABLED), series, [
-        *(expectation(f"model:gpucost_queue_seconds_{suffix}:rate5m", 8, *((labels, figure) for figure in figures))
-          for suffix, figures in (("sum", queue[:1]), ("count", queue[1:]))),
-        expectation("model:gpucost_batch_size:sum", 8, (labels, 12)),
-        expectation("model:gpucost_batch_size:count", 8, (labels, 1)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(SETTINGS + UNITS + ENABLED),
+        series,
+        [
+            *(
+                expectation(
+                    f"model:gpucost_queue_seconds_{suffix}:rate5m", 8, *((labels, figure) for figure in figures)
+                )
+                for suffix, figures in (("sum", queue[:1]), ("count", queue[1:]))
+            ),
+            expectation("model:gpucost_batch_size:sum", 8, (labels, 12)),
+            expectation("model:gpucost_batch_size:count", 8, (labels, 1)),
+        ],
+    )
     assert output == ""
 
 
@@ -166,10 +199,15 @@ def test_batches_of_several_pods_are_added_and_idle_servers_of_executions_have_n
         input_series += gauge("vllm:num_requests_running", running, namespace="ns", pod=pod, model_name="m")
     for name in ("nv_inference_count", "nv_inference_exec_count", "nv_inference_request_success"):
         input_series += counter(name, 0, namespace="ns", pod="idle", model="r")
-    output = promtool.run(tmp_path, groups(SETTINGS + ENABLED), input_series, [
-        expectation("model:gpucost_batch_size:sum", 8, (model("ns", "vllm", "m"), 4)),
-        expectation("model:gpucost_batch_size:count", 8, (model("ns", "vllm", "m"), 2)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(SETTINGS + ENABLED),
+        input_series,
+        [
+            expectation("model:gpucost_batch_size:sum", 8, (model("ns", "vllm", "m"), 4)),
+            expectation("model:gpucost_batch_size:count", 8, (model("ns", "vllm", "m"), 2)),
+        ],
+    )
     assert output == ""
 
 
@@ -180,11 +218,16 @@ def test_time_in_queue_and_batch_size_of_a_server_of_the_settings(tmp_path: Path
     input_series = [*small({"p": "n"}), *gauge("my_batch", 3, **pod)]
     for suffix, rate in (("sum", 6), ("count", 2)):
         input_series += counter(f"my_queue_{suffix}", rate, **pod)
-    output = promtool.run(tmp_path, groups(text), input_series, [
-        expectation("model:gpucost_queue_seconds_sum:rate5m", 8, (model("ns", "own", ""), 6)),
-        expectation("model:gpucost_queue_seconds_count:rate5m", 8, (model("ns", "own", ""), 2)),
-        expectation("model:gpucost_batch_size:sum", 8, (model("ns", "own", ""), 3)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(text),
+        input_series,
+        [
+            expectation("model:gpucost_queue_seconds_sum:rate5m", 8, (model("ns", "own", ""), 6)),
+            expectation("model:gpucost_queue_seconds_count:rate5m", 8, (model("ns", "own", ""), 2)),
+            expectation("model:gpucost_batch_size:sum", 8, (model("ns", "own", ""), 3)),
+        ],
+    )
     assert output == ""
 
 
@@ -204,14 +247,29 @@ def test_both_sides_of_a_split_count_each_token_once(tmp_path: Path, side: str) 
     ]
     split, single = model("ns", "vllm", "m"), model("alone", "vllm", "m")
     text = f"{SETTINGS}inference: {{enabled: true, prompt_side: {side}}}\n"
-    output = promtool.run(tmp_path, groups(text), [*input_series, *alone], [
-        expectation("model:gpucost_tokens:rate5m", 8, ({**split, "kind": "prompt"}, 100),
-                    ({**split, "kind": "generated"}, 30), ({**split, "kind": "cached"}, 40),
-                    ({**single, "kind": "prompt"}, 7), ({**single, "kind": "generated"}, 1)),
-        expectation("model:gpucost_requests:rate5m", 8, (split, 2)),
-        expectation("sum by (business_unit) (model:gpucost_gpus:sum)", 8, ({"business_unit": "ns"}, 2),
-                    ({"business_unit": "alone"}, 1)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(text),
+        [*input_series, *alone],
+        [
+            expectation(
+                "model:gpucost_tokens:rate5m",
+                8,
+                ({**split, "kind": "prompt"}, 100),
+                ({**split, "kind": "generated"}, 30),
+                ({**split, "kind": "cached"}, 40),
+                ({**single, "kind": "prompt"}, 7),
+                ({**single, "kind": "generated"}, 1),
+            ),
+            expectation("model:gpucost_requests:rate5m", 8, (split, 2)),
+            expectation(
+                "sum by (business_unit) (model:gpucost_gpus:sum)",
+                8,
+                ({"business_unit": "ns"}, 2),
+                ({"business_unit": "alone"}, 1),
+            ),
+        ],
+    )
     assert output == ""
 
 
@@ -229,13 +287,22 @@ inference:
     for name, prompt, generated in (("first", 110, 1), ("second", 20, 10)):
         labels = {"ns": "ns", "k8s_pod": "p", "namespace": "monitoring", "pod": "gateway", "llm": name}
         input_series += [*counter("my_in", prompt, **labels), *counter("my_out", generated, **labels)]
-    output = promtool.run(tmp_path, groups(text), input_series, [
-        expectation("sum by (model) (model:gpucost_gpus:sum)", 8,
-                    ({"model": "first"}, 0.5), ({"model": "second"}, 0.5)),
-        expectation('model:gpucost_tokens:rate5m{kind="generated"}', 8,
-                    (model("ns", "own", "first", kind="generated"), 1),
-                    (model("ns", "own", "second", kind="generated"), 10)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(text),
+        input_series,
+        [
+            expectation(
+                "sum by (model) (model:gpucost_gpus:sum)", 8, ({"model": "first"}, 0.5), ({"model": "second"}, 0.5)
+            ),
+            expectation(
+                'model:gpucost_tokens:rate5m{kind="generated"}',
+                8,
+                (model("ns", "own", "first", kind="generated"), 1),
+                (model("ns", "own", "second", kind="generated"), 10),
+            ),
+        ],
+    )
     assert output == ""
 
 

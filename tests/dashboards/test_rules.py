@@ -39,14 +39,26 @@ def test_gpus_by_business_unit(tmp_path: Path) -> None:
     effective = 0.6 * SLICE + 0.15 + 0.5 + 0.9
     research = {"effective": effective, "waste": 0.4 * SLICE + 0.1 + 0.6, "unmeasured": BIG}
     unassigned = {"effective": 0.02 + 0.15, "waste": 0.98 + 0.1, "unmeasured": 0}
-    output = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
-        parts("business_unit", 8, {"research": research, "lone": unassigned}),
-        expectation("business_unit:gpucost_allocated_gpus:sum", 8,
-                    (of(business_unit="research"), SLICE + 0.25 + 2 + BIG), (of(business_unit="lone"), 1.25)),
-        expectation("business_unit:gpucost_utilization:ratio", 8,
-                    (of(business_unit="research"), effective / (SLICE + 0.25 + 2)),
-                    (of(business_unit="lone"), 0.17 / 1.25)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        small_cluster.all_series(),
+        [
+            parts("business_unit", 8, {"research": research, "lone": unassigned}),
+            expectation(
+                "business_unit:gpucost_allocated_gpus:sum",
+                8,
+                (of(business_unit="research"), SLICE + 0.25 + 2 + BIG),
+                (of(business_unit="lone"), 1.25),
+            ),
+            expectation(
+                "business_unit:gpucost_utilization:ratio",
+                8,
+                (of(business_unit="research"), effective / (SLICE + 0.25 + 2)),
+                (of(business_unit="lone"), 0.17 / 1.25),
+            ),
+        ],
+    )
     assert output == ""
 
 
@@ -54,47 +66,80 @@ def test_starting_deleted_and_pending_pods(tmp_path: Path) -> None:
     """A pod that pulls its image wastes its GPUs; a deleted pod holds none at the next evaluation."""
     a = of(business_unit="research", namespace="bu-a", node="mig-1", node_pool="mig", pod="a", uid="uid-a")
     idle = of(business_unit="lone", namespace="lone", node="whole-1", node_pool="whole", pod="idle", uid="uid-idle")
-    output = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
-        expectation('pod:gpucost_gpus{pod="a"}', 9, ({**a, "part": "effective"}, 0.6 * SLICE),
-                    ({**a, "part": "waste"}, 0.4 * SLICE), ({**a, "part": "unmeasured"}, 0)),
-        expectation('pod:gpucost_gpus{pod="a"}', 10),
-        expectation('pod:gpucost_gpus{pod="idle"}', 3, ({**idle, "part": "waste"}, 1)),
-        expectation('pod:gpucost_gpus{pod="idle"}', 6, ({**idle, "part": "effective"}, 0.02),
-                    ({**idle, "part": "waste"}, 0.98), ({**idle, "part": "unmeasured"}, 0)),
-        expectation('pod:gpucost_utilization:ratio{pod="idle"}', 3),
-        *(expectation(f'pod:gpucost_allocated_gpus{{pod="{pod}"}}', 8) for pod in ("job", "later", "r")),
-        expectation("count(count by (pod) (pod:gpucost_allocated_gpus))", 8, ({}, 6)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        small_cluster.all_series(),
+        [
+            expectation(
+                'pod:gpucost_gpus{pod="a"}',
+                9,
+                ({**a, "part": "effective"}, 0.6 * SLICE),
+                ({**a, "part": "waste"}, 0.4 * SLICE),
+                ({**a, "part": "unmeasured"}, 0),
+            ),
+            expectation('pod:gpucost_gpus{pod="a"}', 10),
+            expectation('pod:gpucost_gpus{pod="idle"}', 3, ({**idle, "part": "waste"}, 1)),
+            expectation(
+                'pod:gpucost_gpus{pod="idle"}',
+                6,
+                ({**idle, "part": "effective"}, 0.02),
+                ({**idle, "part": "waste"}, 0.98),
+                ({**idle, "part": "unmeasured"}, 0),
+            ),
+            expectation('pod:gpucost_utilization:ratio{pod="idle"}', 3),
+            *(expectation(f'pod:gpucost_allocated_gpus{{pod="{pod}"}}', 8) for pod in ("job", "later", "r")),
+            expectation("count(count by (pod) (pod:gpucost_allocated_gpus))", 8, ({}, 6)),
+        ],
+    )
     assert output == ""
 
 
 def test_parts_of_pools_and_clusters_sum_to_their_gpus(tmp_path: Path) -> None:
     """Each physical GPU is in exactly one part, although two replicas of kube-state-metrics run."""
     pools = {
-        "mig": {"effective": 0.6 * SLICE, "waste": 0.4 * SLICE, "unmeasured": 0, "unallocated": 6 * SLICE,
-                "stranded": 0},
+        "mig": {
+            "effective": 0.6 * SLICE,
+            "waste": 0.4 * SLICE,
+            "unmeasured": 0,
+            "unallocated": 6 * SLICE,
+            "stranded": 0,
+        },
         "whole": {"effective": 1.42, "waste": 1.58, "unmeasured": 0, "unallocated": 1, "stranded": 0},
         "shared": {"effective": 0.3, "waste": 0.2, "unmeasured": 0, "unallocated": 0.5, "stranded": 0},
         "mixed": {"unmeasured": BIG, "waste": 0, "unallocated": 1 - BIG, "stranded": 0},
         "empty": {"unallocated": 6 * SLICE, "stranded": SLICE},
-    }  # fmt: skip
+    }
     fleet = {
         part: sum(pool_parts.get(part, 0) for pool_parts in pools.values())
         for part in ("effective", "waste", "unmeasured", "unallocated", "stranded")
     }
     assert sum(fleet.values()) == pytest.approx(8)
     later = {**pools["whole"], "unallocated": 0, "stranded": 1}
-    output = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
-        parts("node_pool", 8, pools),
-        expectation("cluster:gpucost_gpus:sum", 8, *((of(part=part), gpus) for part, gpus in fleet.items())),
-        expectation("cluster:gpucost_capacity_gpus:sum", 8, (of(), 8)),
-        expectation("sum(cluster:gpucost_gpus:sum) - sum(cluster:gpucost_capacity_gpus:sum)", 12, ({}, 0)),
-        expectation("node_pool:gpucost_capacity_gpus:sum", 8, *(
-            (of(node_pool=pool), gpus) for pool, gpus in
-            (("mig", 1), ("whole", 4), ("shared", 1), ("mixed", 1), ("empty", 1)))),
-        expectation('node_pool:gpucost_gpus:sum{node_pool="whole"}', 12, *(
-            (of(node_pool="whole", part=part), gpus) for part, gpus in later.items())),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        small_cluster.all_series(),
+        [
+            parts("node_pool", 8, pools),
+            expectation("cluster:gpucost_gpus:sum", 8, *((of(part=part), gpus) for part, gpus in fleet.items())),
+            expectation("cluster:gpucost_capacity_gpus:sum", 8, (of(), 8)),
+            expectation("sum(cluster:gpucost_gpus:sum) - sum(cluster:gpucost_capacity_gpus:sum)", 12, ({}, 0)),
+            expectation(
+                "node_pool:gpucost_capacity_gpus:sum",
+                8,
+                *(
+                    (of(node_pool=pool), gpus)
+                    for pool, gpus in (("mig", 1), ("whole", 4), ("shared", 1), ("mixed", 1), ("empty", 1))
+                ),
+            ),
+            expectation(
+                'node_pool:gpucost_gpus:sum{node_pool="whole"}',
+                12,
+                *((of(node_pool="whole", part=part), gpus) for part, gpus in later.items()),
+            ),
+        ],
+    )
     assert output == ""
 
 
@@ -103,25 +148,44 @@ def test_utilization_from_every_exporter_version(tmp_path: Path) -> None:
     pods = {"old": "n0", "new": "n1", "percent": "n2", "honored": "n3", "slice": "n4", "above": "n5"}
     ksm, dcgm = small(pods), []
     for metric, labels, value in (
-        ("dcgm_fi_prof_gr_engine_active",
-         {"uuid": "0", "Hostname": "n0", "pod_namespace": "ns", "pod_name": "old"}, 0.1),
+        (
+            "dcgm_fi_prof_gr_engine_active",
+            {"uuid": "0", "Hostname": "n0", "pod_namespace": "ns", "pod_name": "old"},
+            0.1,
+        ),
         ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", {"UUID": "1", "hostname": "n1", "namespace": "ns", "pod": "new"}, 0.2),
         ("DCGM_FI_DEV_GPU_UTIL", {"UUID": "2", "Hostname": "n2", "namespace": "ns", "pod": "percent"}, 30),
         ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", {"UUID": "3", "Hostname": "n3", "namespace": "ns", "pod": "honored"}, 0.4),
         ("DCGM_FI_DEV_GPU_UTIL", {"UUID": "3", "Hostname": "n3", "namespace": "ns", "pod": "honored"}, 99),
-        ("DCGM_FI_DEV_GPU_UTIL",
-         {"UUID": "4", "GPU_I_ID": "1", "Hostname": "n4", "namespace": "ns", "pod": "slice"}, 0),
-        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-         {"UUID": "5", "Hostname": "exporter-pod", "node": "n5", "namespace": "ns", "pod": "above"}, 1.2),
-    ):  # fmt: skip
+        (
+            "DCGM_FI_DEV_GPU_UTIL",
+            {"UUID": "4", "GPU_I_ID": "1", "Hostname": "n4", "namespace": "ns", "pod": "slice"},
+            0,
+        ),
+        (
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            {"UUID": "5", "Hostname": "exporter-pod", "node": "n5", "namespace": "ns", "pod": "above"},
+            1.2,
+        ),
+    ):
         dcgm.append(promtool.series(metric, {"cluster": "c", **labels}, f"{value}x10"))
-    output = promtool.run(tmp_path, groups(), [*ksm, *dcgm], [
-        expectation("sum by (pod) (pod:gpucost_effective_gpus)", 5, *(
-            ({"pod": pod}, gpus) for pod, gpus in
-            {"old": 0.1, "new": 0.2, "percent": 0.3, "honored": 0.4, "above": 1}.items())),
-        expectation("sum by (pod) (pod:gpucost_unmeasured_gpus > 0)", 5, ({"pod": "slice"}, 1)),
-        expectation("node:gpucost_unallocated_gpus", 5, *((of(node=node), 7) for node in pods.values())),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        [*ksm, *dcgm],
+        [
+            expectation(
+                "sum by (pod) (pod:gpucost_effective_gpus)",
+                5,
+                *(
+                    ({"pod": pod}, gpus)
+                    for pod, gpus in {"old": 0.1, "new": 0.2, "percent": 0.3, "honored": 0.4, "above": 1}.items()
+                ),
+            ),
+            expectation("sum by (pod) (pod:gpucost_unmeasured_gpus > 0)", 5, ({"pod": "slice"}, 1)),
+            expectation("node:gpucost_unallocated_gpus", 5, *((of(node=node), 7) for node in pods.values())),
+        ],
+    )
     assert output == ""
 
 
@@ -150,10 +214,15 @@ def test_shares_of_a_physical_gpu(tmp_path: Path) -> None:
         units.append((of(node=f"n{index}", resource=resource), share))
         # Units that sum to more than four GPUs are scaled down to four.
         held.append(({"pod": f"p{index}"}, min(share, 4 / 8)))
-    output = promtool.run(tmp_path, groups(), input_series, [
-        expectation("node_resource:gpucost_nominal_unit_gpus", 2, *units),
-        expectation("sum by (pod) (pod:gpucost_allocated_gpus)", 2, *held),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        input_series,
+        [
+            expectation("node_resource:gpucost_nominal_unit_gpus", 2, *units),
+            expectation("sum by (pod) (pod:gpucost_allocated_gpus)", 2, *held),
+        ],
+    )
     assert output == ""
 
 
@@ -181,14 +250,20 @@ def test_cores_are_what_the_node_advertises(tmp_path: Path, kind: str, advertise
             for resource, units in advertised.items()
         ),
     ]
-    output = promtool.run(tmp_path, groups(), input_series, [
-        expectation("sum by (node) (node:gpucost_capacity_gpus)", 2, ({"node": "n"}, 16)),
-        expectation(
-            'node_resource:gpucost_unit_gpus{resource="aws_amazon_com_neuroncore"}', 2,
-            (of(node="n", resource="aws_amazon_com_neuroncore"), 1 / cores),
-        ),
-        expectation("sum by (pod) (pod:gpucost_allocated_gpus)", 2, ({"pod": "p"}, 16)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        input_series,
+        [
+            expectation("sum by (node) (node:gpucost_capacity_gpus)", 2, ({"node": "n"}, 16)),
+            expectation(
+                'node_resource:gpucost_unit_gpus{resource="aws_amazon_com_neuroncore"}',
+                2,
+                (of(node="n", resource="aws_amazon_com_neuroncore"), 1 / cores),
+            ),
+            expectation("sum by (pod) (pod:gpucost_allocated_gpus)", 2, ({"pod": "p"}, 16)),
+        ],
+    )
     assert output == ""
 
 
@@ -206,10 +281,15 @@ def test_requests_are_counted_as_by_the_scheduler(tmp_path: Path) -> None:
         promtool.series("kube_node_labels", {**node_labels, "label_karpenter_sh_nodepool": "old"}, "1x3 _x10"),
     ]
     without_labels = [series for series in small({"p": "n"}) if not series["series"].startswith("kube_node_labels")]
-    output = promtool.run(tmp_path, groups(), [*without_labels, *other_series], [
-        expectation("sum by (node_pool) (pod:gpucost_allocated_gpus)", 3, ({"node_pool": "old"}, 4)),
-        expectation("sum by (node_pool) (pod:gpucost_allocated_gpus)", 6, ({"node_pool": "new"}, 3)),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(),
+        [*without_labels, *other_series],
+        [
+            expectation("sum by (node_pool) (pod:gpucost_allocated_gpus)", 3, ({"node_pool": "old"}, 4)),
+            expectation("sum by (node_pool) (pod:gpucost_allocated_gpus)", 6, ({"node_pool": "new"}, 3)),
+        ],
+    )
     assert output == ""
 
 
@@ -227,10 +307,14 @@ def test_first_matching_business_unit_owns(of_pods: bool, tmp_path: Path) -> Non
     text = SETTINGS + (BY_LABELS if of_pods else BY_LABELS.rpartition("  -")[0])
     expected = {"aa": 'the $1 "best"', "aaa": "second", "b": "b", "labelled": 'the $1 "best"', "A": "second"}
     expected["withpod"] = "pods" if of_pods else "withpod"
-    input_series = [promtool.series("kube_namespace_labels", {"cluster": "c", "namespace": "labelled",
-                            "label_example_com_team": "x"}, "1x10"),
-            promtool.series("kube_pod_labels", {"cluster": "c", "namespace": "withpod", "pod": "p",
-                            "label_app": "p"}, "1x10")]  # fmt: skip
+    input_series = [
+        promtool.series(
+            "kube_namespace_labels", {"cluster": "c", "namespace": "labelled", "label_example_com_team": "x"}, "1x10"
+        ),
+        promtool.series(
+            "kube_pod_labels", {"cluster": "c", "namespace": "withpod", "pod": "p", "label_app": "p"}, "1x10"
+        ),
+    ]
     for namespace in expected:
         input_series += [
             {**series, "series": series["series"].replace('namespace="ns"', f'namespace="{namespace}"')}
@@ -240,13 +324,26 @@ def test_first_matching_business_unit_owns(of_pods: bool, tmp_path: Path) -> Non
     units: dict[str, int] = {}
     for unit in expected.values():
         units[unit] = units.get(unit, 0) + 1
-    output = promtool.run(tmp_path, groups(text), input_series, [
-        expectation("business_unit:gpucost_allocated_gpus:sum", 5, *(
-            (of(business_unit=unit.replace('"', '\\"')), count) for unit, count in units.items())),
-        expectation("count by (business_unit, namespace) (pod:gpucost_allocated_gpus)", 5, *(
-            ({"business_unit": unit.replace('"', '\\"'), "namespace": namespace}, 1)
-            for namespace, unit in expected.items())),
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        groups(text),
+        input_series,
+        [
+            expectation(
+                "business_unit:gpucost_allocated_gpus:sum",
+                5,
+                *((of(business_unit=unit.replace('"', '\\"')), count) for unit, count in units.items()),
+            ),
+            expectation(
+                "count by (business_unit, namespace) (pod:gpucost_allocated_gpus)",
+                5,
+                *(
+                    ({"business_unit": unit.replace('"', '\\"'), "namespace": namespace}, 1)
+                    for namespace, unit in expected.items()
+                ),
+            ),
+        ],
+    )
     assert output == ""
 
 
@@ -255,18 +352,25 @@ def test_idle_gpus_fire_an_alert(tmp_path: Path) -> None:
     recorded = []
     for pod, use in (("idle", "0.2x10 0.02x100"), ("nearly", "0.05x110"), ("busy", "0.2x110"), ("unknown", "_x110")):
         labels = of(business_unit="u", namespace="ns", pod=pod, uid=pod)
-        recorded += [promtool.series("pod:gpucost_utilization:ratio", labels, use),
-                     promtool.series("pod:gpucost_allocated_gpus", labels, "2x110")]  # fmt: skip
+        recorded += [
+            promtool.series("pod:gpucost_utilization:ratio", labels, use),
+            promtool.series("pod:gpucost_allocated_gpus", labels, "2x110"),
+        ]
 
     def alert(gpus: int) -> dict[str, object]:
         labels = of(severity="info", gpucost="true", business_unit="u", namespace="ns")
         summary = f"{gpus} GPUs are held by pods that use less than 10% of them"
         return {"exp_labels": labels, "exp_annotations": {"summary": summary}}
 
-    output = promtool.run(tmp_path, documents.alerting_groups(include_template=False), recorded, alerts=[
-        {"eval_time": f"{minute}m", "alertname": "LowGPUUtilization", "exp_alerts": expected}
-        for minute, expected in ((59, []), (61, [alert(4)]), (100, [alert(4)]))
-    ])  # fmt: skip
+    output = promtool.run(
+        tmp_path,
+        documents.alerting_groups(include_template=False),
+        recorded,
+        alerts=[
+            {"eval_time": f"{minute}m", "alertname": "LowGPUUtilization", "exp_alerts": expected}
+            for minute, expected in ((59, []), (61, [alert(4)]), (100, [alert(4)]))
+        ],
+    )
     assert output == ""
 
 

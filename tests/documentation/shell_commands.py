@@ -32,9 +32,22 @@ PAGES = sorted(
 )
 LOCAL_PROMETHEUS = re.compile(r"http://127\.0\.0\.1:9090|https://mimir[^\s\"']*")
 PROGRAMS = (
-    "aws", "awscurl", "curl", "eksctl", "git", "gpucost", "helm", "kubectl", "make", "npm", "pipx", "sam",
-    "sha256sum", "unzip", "uvx",
-)  # fmt: skip
+    "aws",
+    "awscurl",
+    "curl",
+    "eksctl",
+    "git",
+    "gpucost",
+    "helm",
+    "kubectl",
+    "make",
+    "npm",
+    "pipx",
+    "sam",
+    "sha256sum",
+    "unzip",
+    "uvx",
+)
 STAND_IN = """\
 import json, os, pathlib, sys
 program, arguments = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
@@ -164,8 +177,13 @@ def run_page(page: str, folder: Path, prometheus_url: str) -> PageRun:
         lines[line] = f"export BLOCK={line}; echo '{BLOCK_MARK}{line}'"
     done = subprocess.run(
         ["bash", "-c", start + LOCAL_PROMETHEUS.sub(prometheus_url, "\n".join(lines))],
-        cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     made = [Call(**json.loads(line)) for line in calls.read_text().splitlines()]
     assert done.returncode == 0, f"{page}: status {done.returncode} after {made[-1:]}: {done.stdout[-3000:]}"
     assert "command not found" not in done.stdout, done.stdout
@@ -178,9 +196,13 @@ BLOCK_MARK = "@@ block of line "
 
 
 PLACEHOLDERS = {
-    "ws-00000000-0000-0000-0000-000000000000": "ws-1", "ws-…": "ws-1", "example.net": "corp.test",
-    "111122223333": "210987654321", "123456789012": "210987654321", '"…"': '"210987654321"',
-}  # fmt: skip
+    "ws-00000000-0000-0000-0000-000000000000": "ws-1",
+    "ws-…": "ws-1",
+    "example.net": "corp.test",
+    "111122223333": "210987654321",
+    "123456789012": "210987654321",
+    '"…"': '"210987654321"',
+}
 """What the reader replaces, because gpucost refuses it."""
 
 

@@ -51,16 +51,34 @@ for name, *arguments in json.load(sys.stdin):
 KUBECTL = {"apply", "delete", "describe", "exec", "get", "logs", "port-forward", "rollout", "scale"}
 HELM = {"get", "history", "list", "repo", "rollback", "uninstall", "upgrade"}
 EKSCTL = {
-    "create accessentry", "create cluster", "create podidentityassociation", "delete cluster", "get cluster",
-    "get podidentityassociation", "utils associate-iam-oidc-provider", "utils describe-cluster-versions",
-}  # fmt: skip
+    "create accessentry",
+    "create cluster",
+    "create podidentityassociation",
+    "delete cluster",
+    "get cluster",
+    "get podidentityassociation",
+    "utils associate-iam-oidc-provider",
+    "utils describe-cluster-versions",
+}
 
 OPTIONS = {
     "kubectl": {"-A", "-L", "-c", "-f", "-l", "-n", "-o", "--all", "--raw", "--replicas"},
     "helm": {"-A", "-f", "-n", "-o", "--create-namespace", "--install", "--reuse-values", "--version", "--wait"},
-    "eksctl": {"-f", "--cluster", "--disable-nodegroup-eviction", "--install-nvidia-plugin", "--name", "--namespace",
-               "--permission-policy-arns", "--principal-arn", "--region", "--service-account-name", "--type", "--wait"},
-}  # fmt: skip
+    "eksctl": {
+        "-f",
+        "--cluster",
+        "--disable-nodegroup-eviction",
+        "--install-nvidia-plugin",
+        "--name",
+        "--namespace",
+        "--permission-policy-arns",
+        "--principal-arn",
+        "--region",
+        "--service-account-name",
+        "--type",
+        "--wait",
+    },
+}
 """Options that pages may use, by program: a typing error in another one is a fault."""
 
 
@@ -93,8 +111,11 @@ def test_commands_of_the_page_run_from_top_to_bottom(page: str, tmp_path: Path, 
 
 
 MEASURING = {
-    "README.md", "docs/index.md", "docs/how-to/clusters/other-servers.md", "docs/how-to/clusters/prometheus.md",
-}  # fmt: skip
+    "README.md",
+    "docs/index.md",
+    "docs/how-to/clusters/other-servers.md",
+    "docs/how-to/clusters/prometheus.md",
+}
 """Pages on which `doctor` and `attribute` must read the real Prometheus, in place of the address in their settings."""
 ALWAYS = {"attribute": ("business unit", "team"), "doctor": ("attribution is possible",)}
 """What commands print about a healthy cluster in which the namespace `team` holds GPUs."""
@@ -244,11 +265,24 @@ def check_checksums(call: Call) -> None:
 
 
 CHECKS: dict[str, Callable[[Call], None]] = {
-    "aws": check_aws, "awscurl": check_request, "curl": check_request, "eksctl": check_eksctl, "git": check_git,
-    "gpucost": check_gpucost, "helm": check_helm, "kubectl": check_kubectl, "make": check_make, "npm": check_npm,
-    "pipx": check_package, "sam": check_sam, "sha256sum": check_checksums, "shasum": check_checksums,
-    "unzip": check_unzip, "uv": check_package, "uvx": check_package,
-}  # fmt: skip
+    "aws": check_aws,
+    "awscurl": check_request,
+    "curl": check_request,
+    "eksctl": check_eksctl,
+    "git": check_git,
+    "gpucost": check_gpucost,
+    "helm": check_helm,
+    "kubectl": check_kubectl,
+    "make": check_make,
+    "npm": check_npm,
+    "pipx": check_package,
+    "sam": check_sam,
+    "sha256sum": check_checksums,
+    "shasum": check_checksums,
+    "unzip": check_unzip,
+    "uv": check_package,
+    "uvx": check_package,
+}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -77,10 +77,18 @@ class DistinctFleet:
         self, hour_record: HourRecord, subject: Subject, figures: dict[str, Decimal | None], note: str
     ) -> Notification:
         return Notification(
-            id=self._tag(), event="firing", rule_kind="waste", rule="waste", severity="warning", subject=subject,
-            since=hour_record.hour, hour=hour_record.hour, threshold="more than 1 an hour", figures=figures,
+            id=self._tag(),
+            event="firing",
+            rule_kind="waste",
+            rule="waste",
+            severity="warning",
+            subject=subject,
+            since=hour_record.hour,
+            hour=hour_record.hour,
+            threshold="more than 1 an hour",
+            figures=figures,
             note=note if not subject.business_unit else "",
-        )  # fmt: skip
+        )
 
     def _visible_amounts(self, visible_units: set[str]) -> Iterator[str]:
         for records in self._slices():
@@ -130,11 +138,21 @@ class DistinctFleet:
             tag = self._tag()
             effective, waste, unmeasured, hours = (self._usd() for _ in range(4))
             yield line(self.units[letter])._replace(
-                namespace=f"ns{tag}", workload=f"app{tag}", pod=f"pod{tag}", uid=f"uid{tag}", node=f"node{tag}",
-                node_pool=f"pool{tag}", labels={"team": f"team{tag}"}, allocated_gpu_hours=hours + self._usd(),
-                effective_gpu_hours=hours, unmeasured_gpu_hours=self._usd(), effective_usd=effective, waste_usd=waste,
-                unmeasured_usd=unmeasured, allocated_usd=effective + waste + unmeasured,
-            )  # fmt: skip
+                namespace=f"ns{tag}",
+                workload=f"app{tag}",
+                pod=f"pod{tag}",
+                uid=f"uid{tag}",
+                node=f"node{tag}",
+                node_pool=f"pool{tag}",
+                labels={"team": f"team{tag}"},
+                allocated_gpu_hours=hours + self._usd(),
+                effective_gpu_hours=hours,
+                unmeasured_gpu_hours=self._usd(),
+                effective_usd=effective,
+                waste_usd=waste,
+                unmeasured_usd=unmeasured,
+                allocated_usd=effective + waste + unmeasured,
+            )
 
     def _record(self, cluster: str, hour: datetime, lines: list[Line]) -> HourRecord:
         hour_record = record(lines, hour=hour, cluster=cluster, notes=(f"note{self._tag()} names {lines[-1].pod}",))
@@ -142,12 +160,21 @@ class DistinctFleet:
         capacity = CapacityCosts(*(self._usd() for _ in CapacityCosts.names()))
         nodes = tuple(
             NodeHour(
-                pod_line.node, f"aws:///a/i-{self._tag()}", pod_line.node_pool, pod_line.instance_type,
-                "spot", "a", "A100",
-                "spot", "scad", None, pod_line.allocated_usd or 0, capacity,
+                pod_line.node,
+                f"aws:///a/i-{self._tag()}",
+                pod_line.node_pool,
+                pod_line.instance_type,
+                "spot",
+                "a",
+                "A100",
+                "spot",
+                "scad",
+                None,
+                pod_line.allocated_usd or 0,
+                capacity,
             )
             for pod_line in lines
-        )  # fmt: skip
+        )
         charge = ClusterCharge("unused-savings-plan", f"sp{self._tag()}", self._usd())
         served = [
             ServedTokens(
@@ -161,9 +188,15 @@ class DistinctFleet:
 
 def _names(held: Line) -> set[str]:
     return {
-        held.business_unit, held.namespace, held.workload, held.pod, held.uid, held.node, held.node_pool,
+        held.business_unit,
+        held.namespace,
+        held.workload,
+        held.pod,
+        held.uid,
+        held.node,
+        held.node_pool,
         *held.labels.values(),
-    }  # fmt: skip
+    }
 
 
 def _texts(parts: Iterable[Costs | CapacityCosts]) -> Iterator[str]:

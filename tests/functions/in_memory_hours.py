@@ -92,12 +92,10 @@ class InMemoryHours:
         return [
             (
                 floor_day(summary.start),
-                summary.costs.group_by(
-                    lambda group: FactKey(group[0], group[1], "", "", "", "", "", "", "", "", ())
-                ),
+                summary.costs.group_by(lambda group: FactKey(group[0], group[1], "", "", "", "", "", "", "", "", ())),
             )
             for summary in self.summaries_of(manifests)
-        ]  # fmt: skip
+        ]
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """The nodes below have no pods."""
@@ -130,12 +128,19 @@ class InMemoryHours:
         summaries = self.summaries(cluster, start, end)[:1]
         return [
             Restatement(
-                cluster, summary.start, 2, NOW, 3, "a deal", doubled(summary.totals), summary.totals,
+                cluster,
+                summary.start,
+                2,
+                NOW,
+                3,
+                "a deal",
+                doubled(summary.totals),
+                summary.totals,
                 {unit: (costs + costs, costs) for (unit, _), costs in summary.costs.items()},
             )
             for summary in summaries
             if summary.totals is not None
-        ]  # fmt: skip
+        ]
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
         return {manifest.hour: ("a note",) for manifest in manifests}

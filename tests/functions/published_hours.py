@@ -60,9 +60,9 @@ class Store:
 
 def workload_line(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
     """A line with this cost and waste; the rest is effective."""
-    pod_line = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
-        waste_usd=amount(waste), effective_usd=amount(usd) - amount(waste),
-    )  # fmt: skip
+    pod_line = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(
+        workload=workload, uid=f"{workload}{hour}", waste_usd=amount(waste), effective_usd=amount(usd) - amount(waste)
+    )
     return pod_line._replace(**more)
 
 

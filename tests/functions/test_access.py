@@ -144,7 +144,7 @@ def filled(dynamodb_url: str) -> DynamoTable:
         )
         for pod_line in lines
         for consumer in (("research", "assistant") if pod_line.business_unit == "other" else ("",))
-    ]  # fmt: skip
+    ]
     models = tuple(costs_by_model(lines, served, InferenceRules()))
     hour_record = replace(record(lines, hour=hour, notes=("pod p3 of other",)), models=models)
     ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
@@ -329,7 +329,7 @@ def test_unknown_cluster_error_lists_clusters_only_to_fleet_viewers() -> None:
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer x.y.z"), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer e30.W10.x"), set()),
     ],
-)  # fmt: skip
+)
 def test_group_claim_matches_exactly_not_by_list_notation(caller: Caller, sees: set[str]) -> None:
     answer = request_as(caller, "/v1/business-units", DAY)
     assert answer.status == (200 if sees else 403)

@@ -44,8 +44,12 @@ def test_costs_by_unit_and_hour_sum_exactly_to_the_totals(ask: Ask) -> None:
         assert row["allocated_usd"] == row["effective_usd"] + row["waste_usd"] + row["unmeasured_usd"]
     assert answer.json["totals"]["node_cost_usd"] == 4 * 96
     assert {key: answer.json[key] for key in ("start", "end", "granularity", "group_by", "currency", "cursor")} == {
-        **DAY, "granularity": "hour", "group_by": ["business_unit"], "currency": "USD", "cursor": None,
-    }  # fmt: skip
+        **DAY,
+        "granularity": "hour",
+        "group_by": ["business_unit"],
+        "currency": "USD",
+        "cursor": None,
+    }
 
 
 @pytest.mark.usefixtures("day")
@@ -53,8 +57,11 @@ def test_gaps_add_nothing_and_lower_coverage(ask: Ask) -> None:
     answer = ask("/v1/costs", {**DAY, "cluster": "east"}).json
 
     assert answer["coverage"] == {
-        "hours_expected": 23, "hours_complete": 2, "allocation": Decimal("0.75"), "utilization": None,
-    }, "the day's last hour has just ended and is still computed"  # fmt: skip
+        "hours_expected": 23,
+        "hours_complete": 2,
+        "allocation": Decimal("0.75"),
+        "utilization": None,
+    }, "the day's last hour has just ended and is still computed"
     assert [row["start"] for row in answer["rows"]] == ["2026-11-19T00:00:00Z", "2026-11-19T01:00:00Z"]
 
 
@@ -119,8 +126,10 @@ def test_business_units_include_units_without_gpus(ask: Ask) -> None:
     answer = ask("/v1/business-units", DAY).json
 
     assert [(row["business_unit"], row["allocated_usd"]) for row in answer["rows"]] == [
-        (INJECTION, Decimal("3.333333333333")), ("idle", 0), ("research", Decimal("22.000000000001")),
-    ]  # fmt: skip
+        (INJECTION, Decimal("3.333333333333")),
+        ("idle", 0),
+        ("research", Decimal("22.000000000001")),
+    ]
 
 
 @pytest.mark.usefixtures("day")

@@ -17,9 +17,30 @@ from tests.functions.in_memory_hours import DAY, FINANCE, InMemoryHours
 
 MISSING = object()
 VALUES: list[Any] = [
-    None, "", 0, -1, 1.5, True, [], {}, "\ud800", "x\udfffy", "x" * 10_000, ["a", "b"], {"a": None}, {"a": ["b"]},
-    {"\ud800": "\ud800"}, [None], "%", "%ED%A0%80", "[a b", "//", "\x00", "1.0", MISSING,
-]  # fmt: skip
+    None,
+    "",
+    0,
+    -1,
+    1.5,
+    True,
+    [],
+    {},
+    "\ud800",
+    "x\udfffy",
+    "x" * 10_000,
+    ["a", "b"],
+    {"a": None},
+    {"a": ["b"]},
+    {"\ud800": "\ud800"},
+    [None],
+    "%",
+    "%ED%A0%80",
+    "[a b",
+    "//",
+    "\x00",
+    "1.0",
+    MISSING,
+]
 V1 = {
     "resource": "/v1/costs",
     "path": "/v1/costs",

@@ -35,8 +35,16 @@ access:
   - {principal: "arn:aws:iam::123456789012:role/viewers", roles: [viewer]}
   - {principal: "arn:aws:iam::123456789012:role/ann", roles: ["bu:research"]}
 """
-PARTS = ("effective_usd", "waste_usd", "unmeasured_usd", "unallocated_usd", "stranded_usd", "unobserved_usd",
-         "host_usd", "residual_usd")  # fmt: skip
+PARTS = (
+    "effective_usd",
+    "waste_usd",
+    "unmeasured_usd",
+    "unallocated_usd",
+    "stranded_usd",
+    "unobserved_usd",
+    "host_usd",
+    "residual_usd",
+)
 
 
 def hour_record(number: int, lines: list[Line], idle: CapacityCosts) -> HourRecord:
@@ -196,10 +204,7 @@ def test_hours_of_the_fleet_are_as_published() -> None:
         if published_record.totals is None or published_record.totals.capacity is None:
             assert published_record.hour not in rows
             continue
-        expected = {
-            **published_record.totals.costs.figures(),
-            **published_record.totals.capacity.figures(),
-        }
+        expected = {**published_record.totals.costs.figures(), **published_record.totals.capacity.figures()}
         assert {name: rows[published_record.hour][name] for name in expected} == expected
 
 

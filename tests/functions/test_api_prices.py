@@ -74,9 +74,7 @@ def test_response_matches_the_openapi_document() -> None:
     schema = document["paths"]["/v1/prices"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     _, answer = ask(**DAY)
     plain = json.loads(json.dumps(answer, default=float))
-    jsonschema.validate(
-        plain, {**schema, "components": document["components"]}, cls=jsonschema.Draft202012Validator
-    )  # fmt: skip
+    jsonschema.validate(plain, {**schema, "components": document["components"]}, cls=jsonschema.Draft202012Validator)
     override = answer["rows"][0]
     assert override["id"]
     assert (override["from"], override["to"], override["author"]) == ("2026-11-18T12:00:00Z", None, "ann")
@@ -110,7 +108,7 @@ def test_pages_add_up_to_the_whole_listing(container: Container) -> None:
         ({"cursor": "%%%"}, "cursor", "is invalid; pass the cursor of a previous response"),
         ({"kind": "x"}, "kind", "unknown parameter"),
     ],
-)  # fmt: skip
+)
 def test_wrong_parameter_is_named(query: dict[str, str], parameter: str, says: str) -> None:
     status, answer = ask(**{**DAY, **query})
     assert status == 400

@@ -71,7 +71,7 @@ def test_every_parameter_rejects_invalid_values(route: str) -> None:
         ({**PERIOD, "cursor": "x"}, "cursor", "is invalid; pass the cursor of a previous response"),
         ({**PERIOD, HUGE: "x"}, "x" * 60, "unknown parameter"),
     ],
-)  # fmt: skip
+)
 def test_invalid_query_error_names_allowed_values(query: dict[str, str], parameter: str, says: str) -> None:
     answer = ask("/v1/costs", query)
     assert answer.status == 400
@@ -131,8 +131,15 @@ def test_cursor_is_rejected_for_other_queries_and_routes() -> None:
     query = {**PERIOD, "group_by": "business_unit", "limit": "10"}
     cursor = ask("/v1/costs", query).json["cursor"]
     assert ask("/v1/costs", {**query, "cursor": cursor}).status == 200
-    for other in ({"limit": "11"}, {"group_by": "namespace"}, {"cluster": "east"}, {"sort": "-waste_usd"},
-                  {"business_unit": "!x"}, {"end": "2026-11-19T01:00:00Z"}, {"idle": "separate"}):  # fmt: skip
+    for other in (
+        {"limit": "11"},
+        {"group_by": "namespace"},
+        {"cluster": "east"},
+        {"sort": "-waste_usd"},
+        {"business_unit": "!x"},
+        {"end": "2026-11-19T01:00:00Z"},
+        {"idle": "separate"},
+    ):
         answer = ask("/v1/costs", {**query, **other, "cursor": cursor})
         assert answer.status == 400, other
         assert "is of another query" in answer.json["detail"]

@@ -48,8 +48,11 @@ def test_wrong_parameter_is_named_with_allowed_values(
     assert answer.headers["Content-Type"] == "application/problem+json"
     problem = json.loads(answer.body)
     assert {key: problem[key] for key in ("type", "title", "status", "instance")} == {
-        "type": "about:blank", "title": "Bad Request", "status": 400, "instance": "/v1/costs",
-    }  # fmt: skip
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "instance": "/v1/costs",
+    }
     (error,) = problem["errors"]
     assert error["parameter"] == parameter
     assert says in error["detail"]

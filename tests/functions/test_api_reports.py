@@ -22,12 +22,14 @@ def test_costs_by_workload_and_day_come_from_facts_and_from_lines_at_the_edges()
         "/v1/costs", {**PERIOD, "granularity": "day", "group_by": "workload,label:team", "cluster": "east"}
     ).json
     assert [
-        (row["start"][8:10], row["end"][8:13], *row["group"].values(), row["allocated_usd"])
-        for row in answer["rows"]
+        (row["start"][8:10], row["end"][8:13], *row["group"].values(), row["allocated_usd"]) for row in answer["rows"]
     ] == [
-        ("16", "17T00", "job", "", 6), ("16", "17T00", "train", "x", 60), ("17", "18T00", "train", "x", 60),
-        ("18", "19T00", "train", "x", 60), ("19", "19T02", "train", "x", 20),
-    ]  # fmt: skip
+        ("16", "17T00", "job", "", 6),
+        ("16", "17T00", "train", "x", 60),
+        ("17", "18T00", "train", "x", 60),
+        ("18", "19T00", "train", "x", 60),
+        ("19", "19T02", "train", "x", 20),
+    ]
     assert (answer["totals"]["allocated_usd"], answer["totals"]["node_cost_usd"]) == (206, 206 + 20 * 5)
     assert (answer["row_count"], answer["cursor"], answer["filtered_out"]) == (5, None, None)
 
@@ -100,8 +102,11 @@ def test_business_unit_with_workloads_and_trend() -> None:
     path = "/v1/business-units/research"
     unit = ask(path, PERIOD, route="/v1/business-units/{name}").json
     assert [(row["start"][8:10], row["allocated_usd"], row["waste_usd"]) for row in unit["rows"]] == [
-        ("16", 62, Decimal("0.5")), ("17", 62, Decimal("24.5")), ("18", 60, 24), ("19", 22, Decimal("8.5")),
-    ]  # fmt: skip
+        ("16", 62, Decimal("0.5")),
+        ("17", 62, Decimal("24.5")),
+        ("18", 60, 24),
+        ("19", 22, Decimal("8.5")),
+    ]
     assert unit["totals"]["allocated_usd"] == 206 == sum(row["allocated_usd"] for row in unit["rows"])
     assert unit["coverage"]["hours_complete"] == 23
     hourly = ask(path, {**PERIOD, "granularity": "hour"}, route="/v1/business-units/{name}").json
@@ -109,8 +114,9 @@ def test_business_unit_with_workloads_and_trend() -> None:
 
     workloads = ask(f"{path}/workloads", PERIOD, route="/v1/business-units/{name}/workloads").json
     assert [(row["cluster"], row["workload"], row["allocated_usd"]) for row in workloads["rows"]] == [
-        ("east", "train", 200), ("west", "serve", 6),
-    ]  # fmt: skip
+        ("east", "train", 200),
+        ("west", "serve", 6),
+    ]
     assert workloads["totals"] == unit["totals"]
 
     route = "/v1/business-units/{name}/trend"
@@ -207,8 +213,11 @@ def test_node_holders_and_parts_add_up_to_node_cost() -> None:
     query = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-16T08:00:00Z", "cluster": "east"}
     answer = ask("/v1/nodes", query).json
     assert [(row["hour"][11:13], row["node"], len(row["holders"])) for row in answer["rows"]] == [
-        ("00", "n1", 2), ("00", "n2", 0), ("04", "n1", 2), ("04", "n2", 0),
-    ]  # fmt: skip
+        ("00", "n1", 2),
+        ("00", "n2", 0),
+        ("04", "n1", 2),
+        ("04", "n2", 0),
+    ]
     for row in answer["rows"]:
         parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
         assert sum(row[f"{name}_usd"] for name in parts) == row["node_cost_usd"]
@@ -225,16 +234,18 @@ def test_holders_are_null_for_two_nodes_of_the_same_name() -> None:
     query = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-19T01:00:00Z", "cluster": "east"}
     rows = ask("/v1/nodes", query).json["rows"]
     assert [(row["provider_id"], row["holders"], row["waste_usd"]) for row in rows] == [
-        ("aws:///a/i-1", None, None), ("aws:///a/i-2", None, None),
-    ]  # fmt: skip
+        ("aws:///a/i-1", None, None),
+        ("aws:///a/i-2", None, None),
+    ]
 
 
 def test_node_pools_and_quotas_report_limits_and_use() -> None:
     day = {"start": "2026-11-16", "end": "2026-11-17"}
     pools = ask("/v1/nodepools", day).json["rows"]
     assert [(row["node_pool"], row["used"], row["limit"], row["percent"]) for row in pools] == [
-        ("gpu", 6, 8, 75), ("free", 2, None, None),
-    ]  # fmt: skip
+        ("gpu", 6, 8, 75),
+        ("free", 2, None, None),
+    ]
     quotas = ask("/v1/quotas", day).json["rows"]
     # Research holds one unit, a seventh of a GPU, for the whole hour, and used a quarter of it.
     names = ("namespace", "quota", "hard", "requested", "held", "used")
@@ -242,7 +253,7 @@ def test_node_pools_and_quotas_report_limits_and_use() -> None:
         ("ns-research", "gpus", 4, 3, 1, Decimal("0.249999999998")),
         ("ns-empty", "gpus", 4, None, 0, 0),
         ("ns-research", "mig", 7, 0, 0, 0),
-    ]  # fmt: skip
+    ]
     assert ask("/v1/quotas", {**day, "cluster": "west"}).json["rows"] == []
     for path in ("/v1/nodepools", "/v1/quotas"):
         assert "more than 48 hours" in ask(path, PERIOD).json["detail"]

@@ -27,11 +27,14 @@ GROUPS = st.tuples(st.text(max_size=3), st.sampled_from(["", "100%", '"\\'])).ma
 """The rows of a response, which all have the same dimensions in the same order."""
 ROWS = st.lists(
     st.tuples(
-        st.integers(0, 3), GROUPS, st.builds(Costs, *(AMOUNTS for _ in Costs.names())),
-        st.sampled_from(["held", "idle"]), st.none() | st.builds(Idle, AMOUNTS, AMOUNTS),
+        st.integers(0, 3),
+        GROUPS,
+        st.builds(Costs, *(AMOUNTS for _ in Costs.names())),
+        st.sampled_from(["held", "idle"]),
+        st.none() | st.builds(Idle, AMOUNTS, AMOUNTS),
     ),
     max_size=6,
-)  # fmt: skip
+)
 
 
 def written(rows: list[GroupRow], idle: str) -> list[str]:
@@ -50,13 +53,12 @@ def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     for text, (day, group, costs, kind, idle_share) in zip(written(made, idle), row_cases, strict=True):
         unknown = unknown_costs(costs)
         expected: dict[str, Any] = {
-            "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
+            "start": START + day * DAY,
+            "end": START + (day + 1) * DAY,
+            "group": group,
             **({} if idle == "hidden" else {"kind": kind}),
-            **{
-                name: None if name in unknown else Decimal(getattr(costs, name)) / SCALE
-                for name in Costs.names()
-            },
-        }  # fmt: skip
+            **{name: None if name in unknown else Decimal(getattr(costs, name)) / SCALE for name in Costs.names()},
+        }
         if idle != "hidden":
             held = expected["allocated_usd"]
             gpu_hours = None if idle_share is None else Decimal(idle_share.idle_gpu_hours) / SCALE

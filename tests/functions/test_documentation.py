@@ -83,9 +83,12 @@ def test_docs_page_needs_no_scripts_and_no_other_host() -> None:
     digest = base64.b64encode(hashlib.sha256(shown.style.encode()).digest()).decode()
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
     assert policy == {
-        "default-src": "'none'", "style-src": f"'sha256-{digest}'", "base-uri": "'none'", "form-action": "'none'",
+        "default-src": "'none'",
+        "style-src": f"'sha256-{digest}'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
         "frame-ancestors": "'none'",
-    }  # fmt: skip
+    }
 
 
 def test_docs_page_escapes_texts_of_the_document() -> None:
@@ -98,8 +101,9 @@ def test_docs_page_escapes_texts_of_the_document() -> None:
     operation["parameters"][0]["schema"] = {"type": nasty, "examples": [nasty], "default": nasty}
     operation["responses"]["200"]["description"] = nasty
     document["components"]["schemas"][nasty] = {
-        "description": nasty, "properties": {nasty: {"enum": [nasty], "description": nasty}},
-    }  # fmt: skip
+        "description": nasty,
+        "properties": {nasty: {"enum": [nasty], "description": nasty}},
+    }
     shown = Page(documentation_page(document))
     assert shown.text.count("<script>alert(1)</script>") >= 12
     assert "script" not in {tag for tag, _ in shown.elements}

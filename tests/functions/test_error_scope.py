@@ -81,9 +81,12 @@ def test_errors_for_bu_roles_contain_no_cluster_and_no_key(
 
     assert answer.status == 502
     assert json.loads(answer.body) == {
-        "type": "about:blank", "title": "Bad Gateway", "status": 502, "instance": path,
+        "type": "about:blank",
+        "title": "Bad Gateway",
+        "status": 502,
+        "instance": path,
         "detail": "a record could not be read. Details are in the api function's log, request ID 'request-1'.",
-    }  # fmt: skip
+    }
     (reason,) = [
         vars(hour_record)["reason"] for hour_record in caplog.records if hour_record.message == "request failed"
     ]

@@ -145,7 +145,9 @@ def settings_text() -> str:
         {
             "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}, "selector": {"a": "demo"}}],
             "pricing": {
-                "sources": ["rates", "constant"], "gpu_hourly_usd": 10, "split": {"gpu": 1, "vcpu": 0.5, "gib": 0.1},
+                "sources": ["rates", "constant"],
+                "gpu_hourly_usd": 10,
+                "split": {"gpu": 1, "vcpu": 0.5, "gib": 0.1},
                 "rates": [{"instance_type": "p5*", "node_hourly_usd": 55.5, "from": "2026-11-01"}],
             },
             "business_units": [{"name": "ml", "namespaces": ["ml-*"]}, {"name": "x", "pod_labels": {"team": "x"}}],
@@ -155,29 +157,40 @@ def settings_text() -> str:
             "retention": {"pods": "400d"},
             "access": [{"principal": "arn:aws:iam::123456789012:role/finops", "roles": ["admin"]}],
         }
-    )  # fmt: skip
+    )
 
 
 CLOCK = datetime(2026, 11, 19, 12, 5, tzinfo=UTC)
 EVENTS: list[dict[str, Any]] = [
-    {"kind": "hours-due", "version": 1, "cluster": "demo", "first_hour": "2026-11-19T10:00:00Z", "hours": 2,
-     "settings_version": 3, "origin": "schedule", "correlation_id": "a"},
+    {
+        "kind": "hours-due",
+        "version": 1,
+        "cluster": "demo",
+        "first_hour": "2026-11-19T10:00:00Z",
+        "hours": 2,
+        "settings_version": 3,
+        "origin": "schedule",
+        "correlation_id": "a",
+    },
     {"kind": "tick", "version": 1, "scheduled_time": "2026-11-19T12:00:00Z", "clusters": [], "correlation_id": "a"},
     {"version": 1, "scheduled_time": "2026-11-19T12:00:00Z"},
-]  # fmt: skip
+]
 ALERT = {
-    "status": "firing", "labels": {"alertname": "GpuDown", "cluster": "demo"}, "annotations": {"summary": "a GPU"},
+    "status": "firing",
+    "labels": {"alertname": "GpuDown", "cluster": "demo"},
+    "annotations": {"summary": "a GPU"},
     "startsAt": "2026-11-19T11:00:00Z",
-}  # fmt: skip
+}
 
 
 @SEEDED
 def test_events_are_read_or_refused(part: int) -> None:
     readers: list[Callable[[str], object]] = [
-        partial(messages.read_attribute_input, now=CLOCK), partial(messages.read_alert_input, now=CLOCK),
+        partial(messages.read_attribute_input, now=CLOCK),
+        partial(messages.read_alert_input, now=CLOCK),
         partial(messages.read_external_alerts, now=CLOCK),
         *(partial(messages.read_message, model, now=CLOCK) for model in (messages.ScheduledTick, messages.PricesDue)),
-    ]  # fmt: skip
+    ]
     for rng in seeds(part):
         body = json.dumps(changed(rng, rng.choice(EVENTS)))
         body = body if rng.random() < 0.9 else body[: rng.randrange(len(body))]

@@ -128,8 +128,13 @@ def test_a_clusters_figures_are_in_the_log(deployment: SimulatedDeployment, caps
     lines = {line["message"]: line for line in attributed(deployment, 0, capsys).log}
     hour = lines["hour published"]
     assert {name: hour[name] for name in ("cluster", "status", "version", "coverage", "lag_seconds", "lines")} == {
-        "cluster": "west", "status": "complete", "version": 1, "coverage": 1.0, "lag_seconds": 300.0, "lines": 2,
-    }  # fmt: skip
+        "cluster": "west",
+        "status": "complete",
+        "version": 1,
+        "coverage": 1.0,
+        "lag_seconds": 300.0,
+        "lines": 2,
+    }
     used = lines["resources used"]
     assert used["cluster"] == "west"
     assert used["correlation_id"] == hour["correlation_id"]

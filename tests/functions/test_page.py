@@ -32,11 +32,14 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 def ask(path: str, query: str = "", accept: str = "gzip, deflate, br") -> dict[str, Any]:
     event = {
-        "version": "2.0", "routeKey": f"GET {path}", "rawPath": path, "rawQueryString": query,
+        "version": "2.0",
+        "routeKey": f"GET {path}",
+        "rawPath": path,
+        "rawQueryString": query,
         "headers": {"host": "x", "accept-encoding": accept},
         "requestContext": {"http": {"method": "GET", "path": path}, "requestId": "1", "stage": "$default"},
         "isBase64Encoded": False,
-    }  # fmt: skip
+    }
     app = build_app(Container().api_services, function.PAGE_FOLDER)
     return function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # a reduced Lambda context
 
@@ -79,10 +82,17 @@ def test_page_is_small() -> None:
 
 def test_policy_allows_only_files_and_host_of_the_page() -> None:
     assert policy(ask("/")) == {
-        "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "img-src": "'self'",
-        "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'",
-        "require-trusted-types-for": "'script'", "trusted-types": "'none'",
-    }  # fmt: skip
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self'",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
     page = (BUILT / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", page)
 

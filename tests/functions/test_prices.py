@@ -49,8 +49,10 @@ def test_refresh_counts_changed_prices(
     system.rated(NOON - 2 * HOUR, (P5, "eu-west-1a"))
     assert run(container, EVERYTHING) == {"refreshed": {"on-demand": 1, "shapes": 1}}
     assert counted(capsys.readouterr().out) == {
-        "PricesChanged": [2.0], "PastPricesChanged": [2.0], "PriceSourcesFailed": [0.0],
-    }  # fmt: skip
+        "PricesChanged": [2.0],
+        "PastPricesChanged": [2.0],
+        "PriceSourcesFailed": [0.0],
+    }
     assert run(container, {"version": 1, "new_only": True}) == {"refreshed": {"on-demand": 0, "shapes": 0}}
 
 

@@ -80,13 +80,17 @@ class Published:
             for role, letters in SEEN.items()
         ]
         grants.append({"principal": "arn:aws:iam::123456789012:role/admins", "roles": ["admin"]})
-        return json.dumps({
-            "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in self.fleet.clusters],
-            "pricing": {"source": "constant", "gpu_hourly_usd": 12},
-            "business_units": [{"name": name, "namespaces": ["none"]} for name in units.values()],
-            "cost_labels": ["team"],
-            "access": grants,
-        })  # fmt: skip
+        return json.dumps(
+            {
+                "clusters": [
+                    {"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in self.fleet.clusters
+                ],
+                "pricing": {"source": "constant", "gpu_hourly_usd": 12},
+                "business_units": [{"name": name, "namespaces": ["none"]} for name in units.values()],
+                "cost_labels": ["team"],
+                "access": grants,
+            }
+        )
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +123,21 @@ def instants(fleet: DistinctFleet) -> list[str]:
 
 
 DIMENSIONS = (
-    "business_unit", "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
-    "gpu_model", "resource", "zone", "label:team", "pod", "node",
-)  # fmt: skip
+    "business_unit",
+    "cluster",
+    "namespace",
+    "workload_kind",
+    "workload",
+    "node_pool",
+    "instance_type",
+    "capacity_type",
+    "gpu_model",
+    "resource",
+    "zone",
+    "label:team",
+    "pod",
+    "node",
+)
 ALLOCATED_BY = ("all", "cluster", "node", "namespace", "pod", "controller", "controllerKind", "label:team")
 
 
@@ -197,8 +213,12 @@ def test_leak_detection_works_and_visible_units_are_included(fleets: list[Publis
         assert len(leaked(full_response, secrets, "")) >= 3
         assert not leaked(part, secrets, "")
         sums = sum(row["allocated_usd"] for row in part.json["rows"]) if "format" not in query else None
-        visible_lines = [held for record in fleet.records for held in record.lines if held.business_unit in
-               {fleet.units[letter] for letter in SEEN[role]}]  # fmt: skip
+        visible_lines = [
+            held
+            for record in fleet.records
+            for held in record.lines
+            if held.business_unit in {fleet.units[letter] for letter in SEEN[role]}
+        ]
         if sums is not None:
             assert (
                 sums

@@ -89,11 +89,15 @@ def test_report_with_too_many_rows_has_fewer_by_each_remedy(hours: LargeHours) -
             hours.put(cluster, at(hour), groups)
     query = {**DAY, "granularity": "hour", "group_by": "cluster,business_unit", "limit": "10"}
     follow(
-        "/v1/costs", query,
+        "/v1/costs",
+        query,
         "Shorten the period, use granularity=day or total, group by fewer dimensions, or select one cluster.",
-        {**query, **FIRST_HOUR}, {**query, "granularity": "day"}, {**query, "granularity": "total"},
-        {**query, "group_by": "business_unit"}, {**query, "cluster": "west"},
-    )  # fmt: skip
+        {**query, **FIRST_HOUR},
+        {**query, "granularity": "day"},
+        {**query, "granularity": "total"},
+        {**query, "group_by": "business_unit"},
+        {**query, "cluster": "west"},
+    )
 
 
 def test_pods_of_too_many_hours_are_reported_by_each_remedy(hours: LargeHours) -> None:
@@ -101,11 +105,14 @@ def test_pods_of_too_many_hours_are_reported_by_each_remedy(hours: LargeHours) -
     hours.put("east", at(0), {("research", "bu-a"): line().costs()})
     query = {"start": "2026-11-16", "end": "2026-11-20", "granularity": "hour", "group_by": "workload"}
     follow(
-        "/v1/costs", query,
+        "/v1/costs",
+        query,
         "Use granularity=day, group and filter by business_unit and namespace only, or shorten the period.",
-        {**query, "granularity": "day"}, {**query, "group_by": "namespace"},
-        {**query, "group_by": "business_unit", "namespace": "bu-a"}, {**query, "start": "2026-11-19"},
-    )  # fmt: skip
+        {**query, "granularity": "day"},
+        {**query, "group_by": "namespace"},
+        {**query, "group_by": "business_unit", "namespace": "bu-a"},
+        {**query, "start": "2026-11-19"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,9 +132,13 @@ def test_too_many_days_are_read_by_each_remedy(
     period = {"start": MONTHS["start"], "end": MONTHS["end"]}
     query = {**MONTHS, "group_by": "workload", "idle": "separate"} if route == "/v1/costs" else period
     follow(
-        route, query, remedy, {**query, "start": "2026-10-01"}, {**query, "business_unit": "research"},
+        route,
+        query,
+        remedy,
+        {**query, "start": "2026-10-01"},
+        {**query, "business_unit": "research"},
         *({**query, **way} for way in ways),
-    )  # fmt: skip
+    )
 
 
 def test_too_many_pods_are_read_by_each_remedy(hours: LargeHours) -> None:
@@ -137,9 +148,13 @@ def test_too_many_pods_are_read_by_each_remedy(hours: LargeHours) -> None:
         hours.put("east", at(hour), {("research", "bu-a"): costs})
     query = {**DAY, "group_by": "resource", "granularity": "hour"}
     follow(
-        "/v1/costs", query, "Shorten the period, or select one cluster or one business_unit.",
-        {**query, **FIRST_HOUR}, {**query, "cluster": "west"}, {**query, "business_unit": "idle"},
-    )  # fmt: skip
+        "/v1/costs",
+        query,
+        "Shorten the period, or select one cluster or one business_unit.",
+        {**query, **FIRST_HOUR},
+        {**query, "cluster": "west"},
+        {**query, "business_unit": "idle"},
+    )
 
 
 def test_many_hours_are_listed_page_by_page(hours: LargeHours) -> None:
@@ -171,9 +186,7 @@ def test_too_many_quotas_are_listed_by_each_remedy(stored: SqliteTable) -> None:
     for cluster in ("east", "west"):
         for hour in range(2):
             LimitsStore(stored).put(Limits(cluster, at(hour), (), quotas), NOW + timedelta(days=100_000))
-    follow(
-        "/v1/quotas", DAY, "Shorten the period, or select one cluster.", FIRST_HOUR, {**DAY, "cluster": "west"}
-    )  # fmt: skip
+    follow("/v1/quotas", DAY, "Shorten the period, or select one cluster.", FIRST_HOUR, {**DAY, "cluster": "west"})
 
 
 def test_too_many_notifications_are_listed_in_a_shorter_period(stored: SqliteTable) -> None:
@@ -216,9 +229,12 @@ def test_too_many_exported_days_are_listed_by_each_remedy(sqlite_table: SqliteTa
     parts: dict[str, Any] = {"exports": exports, "export_bucket": Bucket(), "ledger": hours, "settings_store": hours}
     with serving(Container(clock=lambda: NOW, **parts)):
         follow(
-            "/v1/exports", query, "Shorten the period, or select one cluster.", {**query, "start": "2026-10-01"},
+            "/v1/exports",
+            query,
+            "Shorten the period, or select one cluster.",
+            {**query, "start": "2026-10-01"},
             {**query, "cluster": "c3"},
-        )  # fmt: skip
+        )
 
 
 def test_too_long_recommendations_are_listed_by_each_remedy(stored: SqliteTable) -> None:
@@ -230,6 +246,10 @@ def test_too_long_recommendations_are_listed_by_each_remedy(stored: SqliteTable)
             content = replace(PROPOSED, kind=kind, subject=subject, patch="x" * 2_000_000)
             store.put(Recommendation(content, "open", NOW, NOW, NOW))
     follow(
-        "/v1/recommendations", {}, "Select one cluster, business_unit or kind.", {"cluster": "west"},
-        {"business_unit": "research"}, {"kind": "idle"},
-    )  # fmt: skip
+        "/v1/recommendations",
+        {},
+        "Select one cluster, business_unit or kind.",
+        {"cluster": "west"},
+        {"business_unit": "research"},
+        {"kind": "idle"},
+    )

@@ -82,10 +82,15 @@ class AwsPrices:
         products = []
         for number, offer in enumerate(self.tables.get("offers", [])):
             attributes = {
-                "instanceType": offer["instance_type"], "regionCode": offer["region"],
-                "operatingSystem": offer.get("system", "Linux"), "tenancy": "Shared", "capacitystatus": "Used",
-                "preInstalledSw": "NA", "licenseModel": "No License required", "marketoption": "OnDemand",
-            }  # fmt: skip
+                "instanceType": offer["instance_type"],
+                "regionCode": offer["region"],
+                "operatingSystem": offer.get("system", "Linux"),
+                "tenancy": "Shared",
+                "capacitystatus": "Used",
+                "preInstalledSw": "NA",
+                "licenseModel": "No License required",
+                "marketoption": "OnDemand",
+            }
             if all(attributes[name] in values for name, values in wanted.items()):
                 rate = {"unit": "Hrs", "pricePerUnit": {"USD": offer["amount"]}}
                 term = {"priceDimensions": {f"R{number}": rate}, "effectiveDate": offer["since"], "sku": f"S{number}"}

@@ -46,11 +46,7 @@ class Player:
     """
 
     def __init__(
-        self,
-        scenario: Mapping[str, Any],
-        metrics: Metrics,
-        dynamodb: str,
-        root: Path = adapter.REPOSITORY,
+        self, scenario: Mapping[str, Any], metrics: Metrics, dynamodb: str, root: Path = adapter.REPOSITORY
     ) -> None:
         self._scenario = scenario
         self._steps: list[Step] = scenario["steps"]
@@ -127,11 +123,19 @@ class Player:
 
     def _do(self, step: Step) -> Any:
         kinds: dict[str, Callable[[Step], Any]] = {
-            "settings": self._settings, "command": self._command, "invoke": self._invoke, "deliver": self._deliver,
-            "publish": self._publish, "send": self._send, "request": self._request, "pages": self._pages,
-            "export": self._export, "prices": self._prices, "down": self._down,
+            "settings": self._settings,
+            "command": self._command,
+            "invoke": self._invoke,
+            "deliver": self._deliver,
+            "publish": self._publish,
+            "send": self._send,
+            "request": self._request,
+            "pages": self._pages,
+            "export": self._export,
+            "prices": self._prices,
+            "down": self._down,
             "dead letters": self._dead_letters,
-        }  # fmt: skip
+        }
         return kinds[step["do"]](step)
 
     def _prices(self, step: Step) -> None:

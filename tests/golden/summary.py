@@ -8,9 +8,25 @@ from typing import Any
 from tests.golden import fixtures
 
 SIGNIFICANT = (
-    "status", "utilization_source", "price_source", "split_policy", "gpu_share_source", "capacity_type", "kind", "state",
-    "rule", "event", "severity", "workload_kind", "resource", "source", "unit", "currency", "finding", "to",
-)  # fmt: skip
+    "status",
+    "utilization_source",
+    "price_source",
+    "split_policy",
+    "gpu_share_source",
+    "capacity_type",
+    "kind",
+    "state",
+    "rule",
+    "event",
+    "severity",
+    "workload_kind",
+    "resource",
+    "source",
+    "unit",
+    "currency",
+    "finding",
+    "to",
+)
 
 
 def summary(name: str) -> dict[str, Counter[str]]:

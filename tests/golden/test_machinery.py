@@ -56,8 +56,7 @@ def test_files_are_the_same_bytes_each_time_and_within_the_limit(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.nightly) if name in {"fleet", "months"} else name for name in NAMES],
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in {"fleet", "months"} else name for name in NAMES]
 )
 def test_scenarios_still_write_the_recorded_metrics(name: str, tmp_path: Path) -> None:
     """Otherwise nothing could be recorded again."""

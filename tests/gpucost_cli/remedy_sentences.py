@@ -14,19 +14,69 @@ from gpucost_devstack.template import REPOSITORY
 
 LAYER = REPOSITORY / "layers" / "common" / "gpucost"
 PRINTED = (
-    REPOSITORY / "gpucost_cli", REPOSITORY / "gpucost_devstack" / "demo_records.py", LAYER / "settings",
-    LAYER / "sources", LAYER / "runtime", LAYER / "storage", LAYER / "pipeline", LAYER / "features" / "alerting",
+    REPOSITORY / "gpucost_cli",
+    REPOSITORY / "gpucost_devstack" / "demo_records.py",
+    LAYER / "settings",
+    LAYER / "sources",
+    LAYER / "runtime",
+    LAYER / "storage",
+    LAYER / "pipeline",
+    LAYER / "features" / "alerting",
     LAYER / "features" / "recommendations",
-)  # fmt: skip
+)
 """Files and folders whose messages reach the terminal. Those of the API's parameters are followed by
 tests/functions/test_remedies.py and tests/features/opencost/test_routes.py."""
 PLACEHOLDER = "\0"
 _VERBS = (
-    "add", "begin", "build", "change", "check", "choose", "close", "compare", "complete", "copy", "correct", "create",
-    "deploy", "drop", "edit", "give", "install", "keep", "leave", "list", "make", "match", "name", "omit", "pass",
-    "push", "put", "remove", "rename", "reopen", "repeat", "replace", "request", "restate", "restore", "run", "say",
-    "select", "set", "shorten", "show", "start", "stop", "store", "try", "use", "wait", "write",
-)  # fmt: skip
+    "add",
+    "begin",
+    "build",
+    "change",
+    "check",
+    "choose",
+    "close",
+    "compare",
+    "complete",
+    "copy",
+    "correct",
+    "create",
+    "deploy",
+    "drop",
+    "edit",
+    "give",
+    "install",
+    "keep",
+    "leave",
+    "list",
+    "make",
+    "match",
+    "name",
+    "omit",
+    "pass",
+    "push",
+    "put",
+    "remove",
+    "rename",
+    "reopen",
+    "repeat",
+    "replace",
+    "request",
+    "restate",
+    "restore",
+    "run",
+    "say",
+    "select",
+    "set",
+    "shorten",
+    "show",
+    "start",
+    "stop",
+    "store",
+    "try",
+    "use",
+    "wait",
+    "write",
+)
 _REMEDY = re.compile(
     rf"(?:^|[.;:,] |\bor |\band |\bthen )(?:{'|'.join(f'[{verb[0].upper()}{verb[0]}]{verb[1:]}' for verb in _VERBS)})\b"
     r"|gpucost [a-z]+ |`gpucost|make deploy|(?<!^)(?<!^\0: )--[a-z]"

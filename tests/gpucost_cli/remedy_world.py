@@ -41,9 +41,18 @@ FIRST = datetime(2026, 11, 18, tzinfo=UTC)
 """The first of two whole days with figures."""
 CLUSTERS = ("east", "west")
 STACK_OUTPUTS = (
-    "TableName", "HoursQueueUrl", "BackfillQueueUrl", "DeadLetterQueueUrl", "InternalEventsTopicArn", "EventsTopicArn",
-    "EmailTopicArn", "PricesFunctionName", "ExportFunctionName", "ExportBucketName", "RecommendFunctionName",
-)  # fmt: skip
+    "TableName",
+    "HoursQueueUrl",
+    "BackfillQueueUrl",
+    "DeadLetterQueueUrl",
+    "InternalEventsTopicArn",
+    "EventsTopicArn",
+    "EmailTopicArn",
+    "PricesFunctionName",
+    "ExportFunctionName",
+    "ExportBucketName",
+    "RecommendFunctionName",
+)
 PROFILES = "[default]\n[profile work]\nregion = eu-central-1\naws_access_key_id = key\naws_secret_access_key = secret\n"
 CLUSTER = "- {{name: {name}, prometheus: {{url: {prometheus}}}}}\n"
 AMP = "'https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1', auth: sigv4, region: us-east-1"
@@ -52,8 +61,10 @@ FILES = {
     "local.yaml": "clusters:\n" + CLUSTER.format(name="demo", prometheus="$URL/prometheus"),
     "service.yaml": "clusters:\n" + CLUSTER.format(name="demo", prometheus="http://prometheus.monitoring.svc:9090"),
     "two.yaml": "clusters:\n" + "".join(CLUSTER.format(name=name, prometheus=f"$URL/{name}") for name in "ab"),
-    "amp.yaml": "clusters:\n" + CLUSTER.format(name="gpu-cost-poc", prometheus=AMP)
-    + "business_units:\n" + "".join(f"- {{name: bu-{unit}, namespaces: [bu-{unit}]}}\n" for unit in "abc"),
+    "amp.yaml": "clusters:\n"
+    + CLUSTER.format(name="gpu-cost-poc", prometheus=AMP)
+    + "business_units:\n"
+    + "".join(f"- {{name: bu-{unit}, namespaces: [bu-{unit}]}}\n" for unit in "abc"),
     "parameters.yaml": PARAMETERS,
     "account.yaml": "account_id: '210987654321'\n",
     "email.yaml": document(CLUSTERS),
@@ -61,8 +72,9 @@ FILES = {
     "slack.yaml": document(CLUSTERS).replace('"type": "email"', '"type": "slack", "secret": "gpucost/slack"'),
     "bearer.yaml": "clusters:\n"
     + CLUSTER.format(name="demo", prometheus="$URL/prometheus, auth: bearer, secret: gpucost/token"),
-    "token": "abc", "password": "xyz",
-}  # fmt: skip
+    "token": "abc",
+    "password": "xyz",
+}
 """Files in the folder."""
 PROMETHEUS_PATHS = {"prometheus": "team", "empty": "", "several": "team"}
 
@@ -135,10 +147,7 @@ def _metrics(path: str, form: Mapping[str, str]) -> dict[str, Any]:
     server = path.split("/")[1]
     clusters: tuple[dict[str, str], ...] = ({"cluster": "a"}, {"cluster": "b"}) if server == "several" else ({},)
     series = [
-        {
-            "metric": labels | {"__name__": "kube_pod_info", "namespace": "team"},
-            "values": [[float(form["start"]), "1"]],
-        }
+        {"metric": labels | {"__name__": "kube_pod_info", "namespace": "team"}, "values": [[float(form["start"]), "1"]]}
         for labels in clusters
     ]
     return {"resultType": "matrix", "result": series if PROMETHEUS_PATHS[server] else []}
@@ -184,17 +193,23 @@ def _workspaces(path: str, server: str) -> dict[str, Any]:
 def container_of(table: Table, **parts: Any) -> Container:
     """A deployment with scripted metrics on a table, and queues in memory."""
     defaults: dict[str, Any] = {
-        "table": table, "bus": LocalBus(), "clock": lambda: NOW, "sleep": lambda _: None,
+        "table": table,
+        "bus": LocalBus(),
+        "clock": lambda: NOW,
+        "sleep": lambda _: None,
         "metrics_reader": lambda cluster, *_: ScriptedReader(cluster.name, FIRST, lambda: NOW),
         "limits_reader": lambda *_: NoLimits(),
-    }  # fmt: skip
+    }
     return Container(Environment(table="ledger"), **{**defaults, **parts})
 
 
 RECOMMENDATION = Recommendation(
     replace(PROPOSED, subject=RecommendationSubject("east", "research", "research", "Deployment", "a")),
-    "open", NOW, NOW, NOW,
-)  # fmt: skip
+    "open",
+    NOW,
+    NOW,
+    NOW,
+)
 
 
 def fill(table: Table) -> None:
@@ -338,9 +353,19 @@ def serving(secrets: Mapping[str, str], hooks: list[Callable[[], None]]) -> Iter
 def environment(url: str, folder: Path) -> dict[str, str]:
     """The environment of the lines: AWS is the stand-in, and nothing of this machine's user is read."""
     return {
-        "AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_PROFILE": "",
-        "AWS_CONFIG_FILE": str(folder / "aws.ini"), "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "COLUMNS": "200",
-        "AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "", "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_MAX_ATTEMPTS": "1", "XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache"),
-        "GPUCOST_PROMETHEUS_TOKEN": "", "GPUCOST_PROMETHEUS_PASSWORD": "",
-    }  # fmt: skip
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_PROFILE": "",
+        "AWS_CONFIG_FILE": str(folder / "aws.ini"),
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "COLUMNS": "200",
+        "AWS_REGION": "eu-central-1",
+        "AWS_DEFAULT_REGION": "",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_MAX_ATTEMPTS": "1",
+        "XDG_DATA_HOME": str(folder / "data"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "GPUCOST_PROMETHEUS_TOKEN": "",
+        "GPUCOST_PROMETHEUS_PASSWORD": "",
+    }

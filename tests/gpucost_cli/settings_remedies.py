@@ -56,12 +56,7 @@ REMEDIES = (
         "close every quotation mark",
         (CLUSTER + 'cost_labels: ["team"]\n',),
     ),
-    Remedy(
-        "open-bracket",
-        CLUSTER.replace("}}]", "}]"),
-        "close every { and [",
-        (CLUSTER,),
-    ),
+    Remedy("open-bracket", CLUSTER.replace("}}]", "}]"), "close every { and [", (CLUSTER,)),
     Remedy("two-documents", CLUSTER + "---\n" + CLUSTER, "remove the line ---", (CLUSTER,)),
     Remedy(
         "indentation",
@@ -91,12 +86,7 @@ REMEDIES = (
             ),
         ),
     ),
-    Remedy(
-        "number-for-text",
-        CLUSTER + "cost_labels: [1]\n",
-        "Put it in quotes",
-        (CLUSTER + 'cost_labels: ["1"]\n',),
-    ),
+    Remedy("number-for-text", CLUSTER + "cost_labels: [1]\n", "Put it in quotes", (CLUSTER + 'cost_labels: ["1"]\n',)),
     Remedy(
         "text-for-list",
         CLUSTER + "cost_labels: team\n",
@@ -110,12 +100,7 @@ REMEDIES = (
         (CLUSTER + "cost_labels:\n- team\n", CLUSTER),
     ),
     *(
-        Remedy(
-            f"example-of-{key}",
-            CLUSTER + f"{key}: 7\n",
-            f"Write for example {example}",
-            (CLUSTER + example,),
-        )
+        Remedy(f"example-of-{key}", CLUSTER + f"{key}: 7\n", f"Write for example {example}", (CLUSTER + example,))
         for key, example in {
             "pricing": "pricing: {source: constant, gpu_hourly_usd: 12}",
             "business_units": 'business_units: [{name: research, namespaces: ["research-*"]}]',
@@ -212,10 +197,7 @@ REMEDIES = (
         (certificates(CERTIFICATE),),
     ),
     Remedy(
-        "missing-region",
-        HTTPS.format(", auth: sigv4"),
-        "region is required with auth: sigv4",
-        (HTTPS.format(SIGV4),),
+        "missing-region", HTTPS.format(", auth: sigv4"), "region is required with auth: sigv4", (HTTPS.format(SIGV4),)
     ),
     Remedy(
         "missing-secret",

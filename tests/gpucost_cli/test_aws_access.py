@@ -45,9 +45,13 @@ class Ec2:
         self.ids: list[str] = []
         for options in ({}, {"InstanceMarketOptions": spot}):
             run = self.client.run_instances(
-                ImageId=image["ImageId"], InstanceType="p4d.24xlarge", MinCount=1, MaxCount=1,
-                Placement={"AvailabilityZone": "us-west-2b"}, **options,
-            )  # fmt: skip
+                ImageId=image["ImageId"],
+                InstanceType="p4d.24xlarge",
+                MinCount=1,
+                MaxCount=1,
+                Placement={"AvailabilityZone": "us-west-2b"},
+                **options,
+            )
             self.ids.append(run["Instances"][0]["InstanceId"])
         self.regions: list[str] = []
 

@@ -11,9 +11,15 @@ def check(
 ) -> Check:
     causes = explained_by.split()
     return Check(
-        name, "", "missing", severity, finding=f"{name} is gone", change=change, effect=f"no {name}",
+        name,
+        "",
+        "missing",
+        severity,
+        finding=f"{name} is gone",
+        change=change,
+        effect=f"no {name}",
         explained_by=causes,
-    )  # fmt: skip
+    )
 
 
 def test_explained_finding_is_named_with_its_cause_and_not_for_itself() -> None:

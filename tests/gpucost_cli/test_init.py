@@ -32,9 +32,14 @@ pytestmark = pytest.mark.tools
 HOUR = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 REGION = "eu-central-1"
 WITHOUT_AWS = {
-    "AWS_ACCESS_KEY_ID": "", "AWS_PROFILE": "", "AWS_CONFIG_FILE": os.devnull, "AWS_REGION": "",
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "AWS_EC2_METADATA_DISABLED": "true", "AWS_DEFAULT_REGION": "",
-}  # fmt: skip
+    "AWS_ACCESS_KEY_ID": "",
+    "AWS_PROFILE": "",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_REGION": "",
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_DEFAULT_REGION": "",
+}
 ANSWERS = ("--region", REGION, "--cluster", "prod")
 
 
@@ -158,16 +163,27 @@ def test_every_question_can_be_answered_on_a_terminal(fleet: str, tmp_path: Path
     stack = tomllib.loads((tmp_path / "samconfig.toml").read_text())["dev"]["deploy"]["parameters"]
     assert stack["stack_name"] == "gpucost-eu"
     assert set(stack["parameter_overrides"]) == {
-        "AlertEmail=finops@example.com", "JwtIssuer=https://issuer.example.com", "JwtAudience=gpucost",
-        "LogLevel=DEBUG", "LogRetentionDays=7",
-    }  # fmt: skip
+        "AlertEmail=finops@example.com",
+        "JwtIssuer=https://issuer.example.com",
+        "JwtAudience=gpucost",
+        "LogLevel=DEBUG",
+        "LogRetentionDays=7",
+    }
 
 
 def test_refused_proposal_of_units_writes_none(fleet: str, tmp_path: Path) -> None:
     status, text = converse(
-        tmp_path, ("AWS region", REGION), ("Name of the EKS", "prod"), ("URL of", fleet), ("Authentication", ""),
-        ("Price of", ""), ("Write one", "n"), ("Name of the stack", ""), ("Email", ""), ("API access", ""),
-    )  # fmt: skip
+        tmp_path,
+        ("AWS region", REGION),
+        ("Name of the EKS", "prod"),
+        ("URL of", fleet),
+        ("Authentication", ""),
+        ("Price of", ""),
+        ("Write one", "n"),
+        ("Name of the stack", ""),
+        ("Email", ""),
+        ("API access", ""),
+    )
     assert status == 0, text
     assert parse_settings((tmp_path / "settings.yaml").read_text()).business_units == ()
 
@@ -323,10 +339,13 @@ def node_info(cluster: str) -> str:
 def exposition(*clusters: str) -> str:
     """The nodes of several clusters that share a Prometheus, grouped by metric as OpenMetrics requires."""
     lines = [line for cluster in clusters for line in node_info(cluster).splitlines()]
-    return "".join(
-        f"# TYPE {metric} gauge\n" + "".join(f"{line}\n" for line in lines if line.startswith(metric))
-        for metric in ("kube_node_info", "kube_node_status_capacity")
-    ) + "# EOF\n"  # fmt: skip
+    return (
+        "".join(
+            f"# TYPE {metric} gauge\n" + "".join(f"{line}\n" for line in lines if line.startswith(metric))
+            for metric in ("kube_node_info", "kube_node_status_capacity")
+        )
+        + "# EOF\n"
+    )
 
 
 def test_shared_prometheus_gets_the_cluster_as_selector(prometheus: Callable[[str], str], tmp_path: Path) -> None:
@@ -343,9 +362,17 @@ def test_shared_prometheus_gets_the_cluster_as_selector(prometheus: Callable[[st
 def test_typed_name_of_no_cluster_is_refused_and_repeated(prometheus: Callable[[str], str], tmp_path: Path) -> None:
     url = prometheus(exposition("prod", "test"))
     status, text = converse(
-        tmp_path, ("AWS region", REGION), ("Name of the EKS", "prd"), ("URL of", url), ("Authentication", ""),
-        ("Name of the EKS", "prod"), ("Price of", ""), ("Name of the stack", ""), ("Email", ""), ("API access", ""),
-    )  # fmt: skip
+        tmp_path,
+        ("AWS region", REGION),
+        ("Name of the EKS", "prd"),
+        ("URL of", url),
+        ("Authentication", ""),
+        ("Name of the EKS", "prod"),
+        ("Price of", ""),
+        ("Name of the stack", ""),
+        ("Email", ""),
+        ("API access", ""),
+    )
     assert status == 0, text
     assert "none is named 'prd'" in text
     settings = parse_settings((tmp_path / "settings.yaml").read_text())
@@ -391,9 +418,17 @@ def test_workspace_that_does_not_exist_is_refused(amp: dict[str, str], tmp_path:
 
 def test_workspace_is_chosen_from_a_list_on_a_terminal(fleet: str, amp: dict[str, str], tmp_path: Path) -> None:
     status, text = converse(
-        tmp_path, ("AWS region", REGION), ("Name of the EKS", "prod"), ("AMP workspace [1]", ""), ("Price of", ""),
-        ("Write one", ""), ("Name of the stack", ""), ("Email", ""), ("API access", ""), **amp,
-    )  # fmt: skip
+        tmp_path,
+        ("AWS region", REGION),
+        ("Name of the EKS", "prod"),
+        ("AMP workspace [1]", ""),
+        ("Price of", ""),
+        ("Write one", ""),
+        ("Name of the stack", ""),
+        ("Email", ""),
+        ("API access", ""),
+        **amp,
+    )
     assert status == 0, text
     assert "1  ws-1  metrics" in text
     (cluster,) = parse_settings((tmp_path / "settings.yaml").read_text()).clusters

@@ -44,13 +44,27 @@ EVENTS, ALERTS = (
 )
 SCHEDULED = '{"version": 1, "scheduled_time": "2026-11-19T10:05:00Z"}'
 ODD = (
-    "", "[]", "7", "{}", "[" * 100_000, '{"requestPayload":' * 20_000, '"\\ud800"', '{"requestPayload": null}',
-    '{"kind": []}', '{"kind": "tick"}', '{"kind": "tick", "x": "\\ud800"}', '{"Type": "Notification"}',
-    '{"Type": "Notification", "Message": 5}', '{"Type": "Notification", "Message": "{\\"\\ud800\\": 1}"}',
-    '{"Records": []}', '{"Records": 5}', '{"Records": [{"s3": {}}]}', '{"Records": [{"Sns": {"Message": [1]}}]}',
+    "",
+    "[]",
+    "7",
+    "{}",
+    "[" * 100_000,
+    '{"requestPayload":' * 20_000,
+    '"\\ud800"',
+    '{"requestPayload": null}',
+    '{"kind": []}',
+    '{"kind": "tick"}',
+    '{"kind": "tick", "x": "\\ud800"}',
+    '{"Type": "Notification"}',
+    '{"Type": "Notification", "Message": 5}',
+    '{"Type": "Notification", "Message": "{\\"\\ud800\\": 1}"}',
+    '{"Records": []}',
+    '{"Records": 5}',
+    '{"Records": [{"s3": {}}]}',
+    '{"Records": [{"Sns": {"Message": [1]}}]}',
     '{"Records": [{"Sns": {"Message": "{}"}}, {"Sns": {"Message": "{}"}}]}',
     '{"version": 1, "scheduled_time": "9999-12-31T23:00:00-05:00"}',
-)  # fmt: skip
+)
 
 
 class Queues:
@@ -64,9 +78,12 @@ class Queues:
         arn = self.sqs.get_queue_attributes(QueueUrl=self.urls["subscribed"], AttributeNames=["QueueArn"])["Attributes"]
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         self.bus = MessageBus(
-            hours_queue_url=self.urls["hours"], backfill_queue_url=self.urls["backfill"],
-            dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic, client=AwsClients(),
-        )  # fmt: skip
+            hours_queue_url=self.urls["hours"],
+            backfill_queue_url=self.urls["backfill"],
+            dead_letter_queue_url=self.urls["dead"],
+            events_topic_arn=topic,
+            client=AwsClients(),
+        )
 
     def letters(self, name: str) -> list[Any]:
         messages: list[Any] = []
@@ -168,9 +185,8 @@ def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
 
     queues.bus.send_to_dead_letter_queue(DUE.model_dump_json(), "why")
     away = Away(
-        hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="",
-        client=AwsClients(),
-    )  # fmt: skip
+        hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="", client=AwsClients()
+    )
     with pytest.raises(ConnectionError):
         redrive_messages(
             queues.sqs, queues.urls["dead"], away, alerts_topic=ALERTS, settings_version=4, now=NOW, dry_run=False
@@ -207,9 +223,13 @@ def test_alerts_return_to_their_topic(queues: Queues) -> None:
     arn = queues.sqs.get_queue_attributes(QueueUrl=queues.urls["hours"], AttributeNames=["QueueArn"])["Attributes"]
     local_client("sns", queues.endpoint).subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
     bus = MessageBus(
-        hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn=queues.topic,
-        alerts_topic_arn=topic, client=AwsClients(),
-    )  # fmt: skip
+        hours_queue_url="",
+        backfill_queue_url="",
+        dead_letter_queue_url="",
+        events_topic_arn=queues.topic,
+        alerts_topic_arn=topic,
+        client=AwsClients(),
+    )
     for body in (
         through(topic, ALERT.model_dump_json()),
         ALERT.model_dump_json(),

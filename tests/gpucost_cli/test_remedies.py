@@ -203,8 +203,14 @@ IMPOSSIBLE = {
 }
 """Beginnings of messages whose remedy cannot be followed here, and why."""
 FOLLOWED_ABOVE = (
-    INTERRUPTED, NO_HOUR_HAS_FIGURES, NO_GPUS, CREATED_MEANWHILE, LOST_FIGURES, LEDGER_IN_USE, SEVERAL_DEMOS,
-)  # fmt: skip
+    INTERRUPTED,
+    NO_HOUR_HAS_FIGURES,
+    NO_GPUS,
+    CREATED_MEANWHILE,
+    LOST_FIGURES,
+    LEDGER_IN_USE,
+    SEVERAL_DEMOS,
+)
 
 
 def test_every_message_that_names_a_remedy_is_followed() -> None:

@@ -137,16 +137,21 @@ def test_ineffective_entries_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prometheus", "note"),
     [
-        ("{url: 'https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1a2b'}",
-         "answers only signed queries. Set auth: sigv4 and region: eu-central-1"),
-        ("{url: 'https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b', auth: sigv4, region: us-east-1}",
-         "refuses the signature. Set region: eu-west-1"),
+        (
+            "{url: 'https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1a2b'}",
+            "answers only signed queries. Set auth: sigv4 and region: eu-central-1",
+        ),
+        (
+            "{url: 'https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b', auth: sigv4, "
+            "region: us-east-1}",
+            "refuses the signature. Set region: eu-west-1",
+        ),
         ("{url: 'http://prometheus:9090/graph'}", "Write the base URL, probably http://prometheus:9090"),
         ("{url: 'http://prometheus:9090/graph?g0.expr=up'}", "Write the base URL, probably http://prometheus:9090"),
         ("{url: 'http://mimir/prometheus/api/v1/labels'}", "Write the base URL, probably http://mimir/prometheus"),
         ("{url: 'http://mimir/api/v1/label/job/values'}", "Write the base URL, probably http://mimir"),
     ],
-)  # fmt: skip
+)
 def test_addresses_that_prometheus_does_not_answer_at_are_noted(tmp_path: Path, prometheus: str, note: str) -> None:
     status, out, faults = check(tmp_path, f"clusters: [{{name: demo, prometheus: {prometheus}}}]\n")
     assert (status, faults) == (0, [])
@@ -272,27 +277,37 @@ def test_faults_in_alerts_leave_receivers_unchecked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        ("pricing: {source: rates, rates: [{gpu_hourly_usd: 4,5}]}",
-         "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write numbers without separators of "
-         "thousands, and decimal numbers with a point, such as 50000 or 4.5"),
+        (
+            "pricing: {source: rates, rates: [{gpu_hourly_usd: 4,5}]}",
+            "pricing.rates[0]: the key 5 must be text. A comma begins the next key: write numbers without separators "
+            "of thousands, and decimal numbers with a point, such as 50000 or 4.5",
+        ),
         ("energy: {pue: 0.9}", "energy.pue: must be greater than or equal to 1, but is 0.9"),
         ("energy: {co2e_kg_per_kwh: {eu-west-1: 350}}", "eu-west-1: must be less than or equal to 10, but is 350"),
         ("energy:", "energy: must be a mapping, but is empty. Write its entries, or remove the key"),
         ("business_units:", "business_units: must be a list, but is empty. Write its entries, or remove the key"),
         ("business_units: [{name: a, namespaces: chat}]", "business_units[0].namespaces: must be a list. Write [chat]"),
         ("alerts: {rules: [{rule: budgets}]}", "data, digest or external, but is 'budgets'"),
-        ("inference: {gateway: {name: envoy}}",
-         "required for a gateway that is not built in. Built in are llm-d-router, inference-extension"),
-        ("business_units: [{name: a, pod_labels: {team: [assistant, chat]}}]",
-         "business_units[0].pod_labels: team has a list, but a unit takes one value of a label. Write a unit for each"),
-        ("business_units: [{name: a, pod_labels: {team: x}}, {name: a, pod_labels: {team: y}}]",
-         "business_units: 'a' is named twice. Write one entry for each name"),
-        ("budget: {monthly_usd: 1000}",
-         ". Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"),
-        ("pricing: {override: [{gpu_hourly_usd: 4}]}",
-         ". Prices set by hand are rates (pricing.rates), or, for some time, those of gpucost prices set"),
+        (
+            "inference: {gateway: {name: envoy}}",
+            "required for a gateway that is not built in. Built in are llm-d-router, inference-extension",
+        ),
+        (
+            "business_units: [{name: a, pod_labels: {team: [assistant, chat]}}]",
+            "business_units[0].pod_labels: team has a list, but a unit takes one value of a label. Write a unit for "
+            "each",
+        ),
+        (
+            "business_units: [{name: a, pod_labels: {team: x}}, {name: a, pod_labels: {team: y}}]",
+            "business_units: 'a' is named twice. Write one entry for each name",
+        ),
+        ("budget: {monthly_usd: 1000}", ". Budgets are rules: alerts: {rules: [{rule: budget, monthly_usd: 50000}]}"),
+        (
+            "pricing: {override: [{gpu_hourly_usd: 4}]}",
+            ". Prices set by hand are rates (pricing.rates), or, for some time, those of gpucost prices set",
+        ),
     ],
-)  # fmt: skip
+)
 def test_faults_name_the_right_key(tmp_path: Path, section: str, says: str) -> None:
     _, _, faults = check(tmp_path, CLUSTER + section + "\n")
     assert any(says in fault for fault in faults), faults
@@ -325,13 +340,17 @@ clusters:
 @pytest.mark.parametrize(
     ("rule", "note"),
     [
-        ("{rule: budget, monthly_usd: 9, overrides: [{business_unit: a}]}",
-         "overrides[0]: has no effect, because it sets none of monthly_usd, quarterly_usd"),
+        (
+            "{rule: budget, monthly_usd: 9, overrides: [{business_unit: a}]}",
+            "overrides[0]: has no effect, because it sets none of monthly_usd, quarterly_usd",
+        ),
         ("{rule: budget, monthly_usd: 9, overrides: [{monthly_usd: 8}]}", "overrides[0]: applies to everything"),
-        ("{rule: budget, monthly_usd: 9, percents: [0.5, 0.8, 1]}",
-         "percents: 0.5 means 0.5%. Percentages are numbers such as 80"),
+        (
+            "{rule: budget, monthly_usd: 9, percents: [0.5, 0.8, 1]}",
+            "percents: 0.5 means 0.5%. Percentages are numbers such as 80",
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules_that_do_less_than_they_seem_to_are_noted(tmp_path: Path, rule: str, note: str) -> None:
     units = "business_units: [{name: a, namespaces: [a]}]\n"
     _, out, _ = check(tmp_path, CLUSTER + units + f"alerts: {{receivers: [{{type: email}}], rules: [{rule}]}}\n")

@@ -18,21 +18,31 @@ DOCTOR = "gpucost doctor --prometheus http://127.0.0.1:9090 --header 'X-Scope-Or
 def record(*lines: Line, hour: datetime = HOUR, notes: tuple[str, ...] = (), capacity: int = 10) -> HourRecord:
     costs = Costs.total(each.costs() for each in lines)
     parts = CapacityCosts(
-        capacity_gpu_hours=capacity * SCALE, unpriced_capacity_gpu_hours=capacity * SCALE,
+        capacity_gpu_hours=capacity * SCALE,
+        unpriced_capacity_gpu_hours=capacity * SCALE,
         unallocated_gpu_hours=capacity * SCALE - costs.allocated_gpu_hours,
-    )  # fmt: skip
+    )
     return HourRecord("a", hour, "provisional", None, Totals(costs, parts), lines, notes)
 
 
 def unpriced(unit: str, held: int, used: int | None) -> Line:
     unknown = used is None
     return line()._replace(
-        business_unit=unit, allocated_gpu_hours=held * SCALE,
+        business_unit=unit,
+        allocated_gpu_hours=held * SCALE,
         effective_gpu_hours=None if used is None else used * SCALE,
-        unmeasured_gpu_hours=held * SCALE if unknown else 0, allocated_usd=None, effective_usd=None, waste_usd=None,
-        unmeasured_usd=None, price_source="", gpu_hourly_usd=None, energy_kwh=None, energy_gpu_hours=None, co2e_kg=None,
+        unmeasured_gpu_hours=held * SCALE if unknown else 0,
+        allocated_usd=None,
+        effective_usd=None,
+        waste_usd=None,
+        unmeasured_usd=None,
+        price_source="",
+        gpu_hourly_usd=None,
+        energy_kwh=None,
+        energy_gpu_hours=None,
+        co2e_kg=None,
         used_beyond_allocation_gpu_hours=0,
-    )  # fmt: skip
+    )
 
 
 def printed(*records: HourRecord, each_hour: bool = False) -> list[list[str]]:
@@ -72,9 +82,12 @@ def test_gpus_without_pods_are_named_if_they_are_more_than_the_waste() -> None:
 def priced(unit: str, held: int, used: int, unmeasured: int, usd_per_gpu_hour: str) -> Line:
     hourly = amount(usd_per_gpu_hour)
     return unpriced(unit, held, used)._replace(
-        unmeasured_gpu_hours=unmeasured * SCALE, allocated_usd=held * hourly, effective_usd=used * hourly,
-        waste_usd=(held - used - unmeasured) * hourly, unmeasured_usd=unmeasured * hourly,
-    )  # fmt: skip
+        unmeasured_gpu_hours=unmeasured * SCALE,
+        allocated_usd=held * hourly,
+        effective_usd=used * hourly,
+        waste_usd=(held - used - unmeasured) * hourly,
+        unmeasured_usd=unmeasured * hourly,
+    )
 
 
 def test_waste_percent_is_of_cost_and_at_least_where_a_part_is_unmeasured() -> None:
@@ -91,10 +104,18 @@ def test_waste_percent_is_of_cost_and_at_least_where_a_part_is_unmeasured() -> N
 
 def test_least_waste_is_rounded_down() -> None:
     """Of $1,000, $300.60 are wasted: not at least 30.1%. Without an unmeasured part, it is 30.06%, which is 30.1%."""
-    rows = {row[0]: row[1:] for row in reversed(printed(record(
-        priced("least", 1000, 499, 200, "1")._replace(waste_usd=amount("300.6")),
-        priced("exact", 1000, 699, 0, "1")._replace(waste_usd=amount("300.6")), capacity=4000,
-    )))}  # fmt: skip
+    rows = {
+        row[0]: row[1:]
+        for row in reversed(
+            printed(
+                record(
+                    priced("least", 1000, 499, 200, "1")._replace(waste_usd=amount("300.6")),
+                    priced("exact", 1000, 699, 0, "1")._replace(waste_usd=amount("300.6")),
+                    capacity=4000,
+                )
+            )
+        )
+    }
     assert [rows[name][4] for name in ("least", "exact")] == ["≥30.0%", "30.1%"]
 
 
@@ -140,9 +161,14 @@ def test_notes_of_several_hours_and_nodes_are_joined() -> None:
 
 def test_energy_says_of_which_gpus_it_is() -> None:
     capacity = CapacityCosts(
-        capacity_gpu_hours=10 * SCALE, unallocated_gpu_hours=10 * SCALE, node_cost_usd=SCALE, unallocated_usd=SCALE,
-        device_energy_kwh=2 * SCALE, idle_energy_kwh=2 * SCALE, device_energy_gpu_hours=4 * SCALE,
-    )  # fmt: skip
+        capacity_gpu_hours=10 * SCALE,
+        unallocated_gpu_hours=10 * SCALE,
+        node_cost_usd=SCALE,
+        unallocated_usd=SCALE,
+        device_energy_kwh=2 * SCALE,
+        idle_energy_kwh=2 * SCALE,
+        device_energy_gpu_hours=4 * SCALE,
+    )
     hour = HourRecord("a", HOUR, "complete", None, Totals(Costs(), capacity))
     texts = [" ".join(row) for row in printed(hour)]
     (energy,) = (text for text in texts if text.startswith("energy"))

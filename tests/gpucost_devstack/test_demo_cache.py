@@ -182,12 +182,7 @@ def test_killed_demo_leaves_a_complete_state(caches: Path, saves: int) -> None:
 def test_changed_settings_scale_and_template_have_other_keys(tmp_path: Path) -> None:
     template = tmp_path / "template.yaml"
     template.write_text("Resources: {}")
-    keys = {
-        cache_key({}, 1),
-        cache_key({"clusters": []}, 1),
-        cache_key({}, 2),
-        cache_key({}, 1, template),
-    }
+    keys = {cache_key({}, 1), cache_key({"clusters": []}, 1), cache_key({}, 2), cache_key({}, 1, template)}
     assert len(keys) == 4
     assert cache_key({}, 1) in keys
 

@@ -60,8 +60,11 @@ def test_packages_are_installed_once_for_each_lock(
         folder = node_package_folder(source)
         assert node_package_folder(source) == folder
         assert sorted(path.name for path in folder.iterdir()) == [
-            "evaluate.mjs", "node_modules", "package-lock.json", "package.json",
-        ]  # fmt: skip
+            "evaluate.mjs",
+            "node_modules",
+            "package-lock.json",
+            "package.json",
+        ]
         assert (tmp_path / "runs").read_text() == "run\n"
         (source / "package-lock.json").write_text('{"changed": true}')
         assert node_package_folder(source) != folder

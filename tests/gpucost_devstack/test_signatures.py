@@ -51,11 +51,11 @@ TARGETS = [
     "/v1/business-units/a:b,c(d)~e'f/workloads?window=24h",
     "/v1/business-units/a%2Fb/workloads?window=24h",
     "/allocation/compute?window=7d&aggregate=namespace,label:team&filter=namespace:%22a%22%2Bpod!:%22b%22",
-    "/allocation/compute?window=lastweek&filter=namespace:\"a\"|label[team]:\"x y\"",
+    '/allocation/compute?window=lastweek&filter=namespace:"a"|label[team]:"x y"',
     "/v1/lines?cursor=a%2Bb%2F%3D%3D&empty=&empty",
     "/?b=2&a=2&a=1&A=3&b-c=4",
     "/",
-]  # fmt: skip
+]
 
 
 def vector_request(vector: Mapping[str, Any], *, presigned: bool, token: str = "") -> HttpRequest:
@@ -88,8 +88,15 @@ def vector_request(vector: Mapping[str, Any], *, presigned: bool, token: str = "
     return HttpRequest(vector["method"], target, headers, body)
 
 
-def verify_vector(request: HttpRequest, *, token: str | None = None, normalizes_path: bool = True,
-                  now: datetime = SIGNED_AT, region: str = "us-east-1", service: str = "service") -> None:  # fmt: skip
+def verify_vector(
+    request: HttpRequest,
+    *,
+    token: str | None = None,
+    normalizes_path: bool = True,
+    now: datetime = SIGNED_AT,
+    region: str = "us-east-1",
+    service: str = "service",
+) -> None:
     keys = {"AKIDEXAMPLE": SigningKey(SECRET, token)}
     verify(request, keys.get, now, service=service, region=region, normalizes_path=normalizes_path)
 

@@ -114,10 +114,16 @@ ONLY_FOR: Mapping[tuple[str, str], str] = {
 """The property (or attribute) that needs some permissions of a type, by type and pattern of the actions."""
 
 NOT_IN_IAM = {
-    "apigateway:TagResource", "apigateway:UntagResource", "lakeformation:CreateTable", "lambda:AssociateRuntimeAlias",
-    "s3:DeleteBucketCors", "s3:DeleteBucketEncryption", "s3:DeleteBucketLifecycle", "s3:DeleteBucketTagging",
+    "apigateway:TagResource",
+    "apigateway:UntagResource",
+    "lakeformation:CreateTable",
+    "lambda:AssociateRuntimeAlias",
+    "s3:DeleteBucketCors",
+    "s3:DeleteBucketEncryption",
+    "s3:DeleteBucketLifecycle",
+    "s3:DeleteBucketTagging",
     "s3:REST.PUT.OBJECT",
-}  # fmt: skip
+}
 """Names in the schemas that are no actions of IAM: other actions authorize these calls."""
 WITHHELD = {"iam:DeleteRolePermissionsBoundary"}
 """Actions that the deployer must not have: they would remove a permissions boundary."""
@@ -137,22 +143,28 @@ RESOURCES: Mapping[str, Sequence[str]] = {
     "AWS::ApiGatewayV2::ApiMapping": [f"apigateway:{REGION}::/domainnames/gpucost.example.com/apimappings"],
     "AWS::ApiGatewayV2::Authorizer": [f"apigateway:{REGION}::/apis/a1/authorizers"],
     "AWS::ApiGatewayV2::DomainName": [
-        f"apigateway:{REGION}::/domainnames", f"apigateway:{REGION}::/domainnames/gpucost.example.com",
+        f"apigateway:{REGION}::/domainnames",
+        f"apigateway:{REGION}::/domainnames/gpucost.example.com",
     ],
     "AWS::ApiGatewayV2::Integration": [f"apigateway:{REGION}::/apis/a1/integrations"],
     "AWS::ApiGatewayV2::Route": [f"apigateway:{REGION}::/apis/a1/routes/r1"],
     "AWS::ApiGatewayV2::Stage": [
-        f"apigateway:{REGION}::/apis/a1/stages/$default", f"apigateway:{REGION}::/tags/apis%2Fa1%2Fstages",
+        f"apigateway:{REGION}::/apis/a1/stages/$default",
+        f"apigateway:{REGION}::/tags/apis%2Fa1%2Fstages",
     ],
     "AWS::CloudFormation::Stack": [f"cloudformation:{_OF}:stack/{{stack}}-AmpRules-1/1"],
     "AWS::CloudWatch::Alarm": [f"cloudwatch:{_OF}:alarm:{{stack}}-Alarm-1"],
     "AWS::CloudWatch::Dashboard": [f"cloudwatch::{ACCOUNT}:dashboard/{{stack}}-{REGION}"],
     "AWS::DynamoDB::Table": [f"dynamodb:{_OF}:table/{{stack}}-Table-1"],
     "AWS::Glue::Database": [
-        f"glue:{_OF}:catalog", f"glue:{_OF}:database/{{database}}", f"glue:{_OF}:userDefinedFunction/{{database}}/f",
+        f"glue:{_OF}:catalog",
+        f"glue:{_OF}:database/{{database}}",
+        f"glue:{_OF}:userDefinedFunction/{{database}}/f",
     ],
     "AWS::Glue::Table": [
-        f"glue:{_OF}:catalog", f"glue:{_OF}:database/{{database}}", f"glue:{_OF}:table/{{database}}/focus",
+        f"glue:{_OF}:catalog",
+        f"glue:{_OF}:database/{{database}}",
+        f"glue:{_OF}:table/{{database}}/focus",
     ],
     "AWS::Grafana::Workspace": [f"grafana:{_OF}:/workspaces/g-1"],
     "AWS::IAM::Policy": [f"iam::{ACCOUNT}:role/{{stack}}-AttributeFunctionRole-1"],
@@ -173,7 +185,7 @@ RESOURCES: Mapping[str, Sequence[str]] = {
     "AWS::SQS::Queue": [f"sqs:{_OF}:{{stack}}-HoursQueue-1"],
     "AWS::SQS::QueuePolicy": [f"sqs:{_OF}:{{stack}}-HoursQueue-1"],
     "AWS::Scheduler::Schedule": [f"scheduler:{_OF}:schedule/default/{{stack}}-PricesDaily-1"],
-}  # fmt: skip
+}
 """Resources of each type, as CloudFormation names them, without `arn:aws:`."""
 OTHER_SERVICES: Mapping[str, str] = {
     "iam:CreateServiceLinkedRole": f"iam::{ACCOUNT}:role/aws-service-role/grafana.amazonaws.com/Grafana",
@@ -190,21 +202,37 @@ PASSED_TO = {
 }
 SAM_CALLS = {
     f"cloudformation:{_OF}:stack/{{stack}}/1": [
-        "CreateChangeSet", "DeleteStack", "DescribeChangeSet", "DescribeStackEvents", "DescribeStacks",
-        "ExecuteChangeSet", "GetTemplate", "ListChangeSets", "TagResource", "UntagResource",
+        "CreateChangeSet",
+        "DeleteStack",
+        "DescribeChangeSet",
+        "DescribeStackEvents",
+        "DescribeStacks",
+        "ExecuteChangeSet",
+        "GetTemplate",
+        "ListChangeSets",
+        "TagResource",
+        "UntagResource",
     ],
     f"cloudformation:{_OF}:stack/{SAM_STACK}/1": [
-        "CreateChangeSet", "DescribeChangeSet", "DescribeStacks", "ExecuteChangeSet",
+        "CreateChangeSet",
+        "DescribeChangeSet",
+        "DescribeStacks",
+        "ExecuteChangeSet",
     ],
     f"cloudformation:{REGION}:aws:transform/Serverless-2016-10-31": ["CreateChangeSet"],
     "cloudformation:*": ["GetTemplateSummary", "ValidateTemplate"],
     f"s3:::{SAM_STACK}-samclisourcebucket-1": ["GetBucketVersioning", "ListBucket"],
     f"s3:::{SAM_STACK}-samclisourcebucket-1/gpucost/0123.template": ["DeleteObject", "GetObject", "PutObject"],
     "logs:*": [
-        "CreateLogDelivery", "DeleteLogDelivery", "DescribeResourcePolicies", "GetLogDelivery", "ListLogDeliveries",
-        "PutResourcePolicy", "UpdateLogDelivery",
+        "CreateLogDelivery",
+        "DeleteLogDelivery",
+        "DescribeResourcePolicies",
+        "GetLogDelivery",
+        "ListLogDeliveries",
+        "PutResourcePolicy",
+        "UpdateLogDelivery",
     ],
-}  # fmt: skip
+}
 """What `sam deploy` and `sam delete` call themselves, and what API Gateway's guide demands for access logs of HTTP APIs
 (docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging.html)."""
 

@@ -239,8 +239,9 @@ class _Commands:
 
 def write_ledger(folder: Path, deployed: DynamoDBTable) -> None:
     """Write a ledger with the deployment's settings, and an item that the deployment does not have."""
-    settings = [{name: attribute for name, attribute in item.items() if name != "w"}
-                for item in deployed.query("SETTINGS")]  # fmt: skip
+    settings = [
+        {name: attribute for name, attribute in item.items() if name != "w"} for item in deployed.query("SETTINGS")
+    ]
     with SqliteTable(folder) as table:
         table.put_all([*settings, key("C#another#limits", "2026-11-18T00")])
 
@@ -266,9 +267,14 @@ def _send_dead_letters(sqs: Any, queue: str) -> None:
     """Send due hours of both queues, a message of each topic, and one that cannot be read."""
     due: tuple[AttributionOrigin, ...] = ("schedule", "backfill")
     hour = HourPublished(
-        cluster="demo", hour=START, status="complete", record_version=1, settings_version=1, origin="schedule",
+        cluster="demo",
+        hour=START,
+        status="complete",
+        record_version=1,
+        settings_version=1,
+        origin="schedule",
         correlation_id="test",
-    )  # fmt: skip
+    )
     messages = [
         message
         for origin in due

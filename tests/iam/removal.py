@@ -39,12 +39,14 @@ def _unnoticed(
     before = dict(zip(accesses, evaluate(policies, accesses), strict=True))
     concerned = [[access for access in accesses if _concerns(statement, access)] for _, statement, _ in removals]
     after = iter(
-        simulator().allows([
-            simulation(changed, access)
-            for (_, _, changed), affected in zip(removals, concerned, strict=True)
-            for access in affected
-        ])
-    )  # fmt: skip
+        simulator().allows(
+            [
+                simulation(changed, access)
+                for (_, _, changed), affected in zip(removals, concerned, strict=True)
+                for access in affected
+            ]
+        )
+    )
     unused = []
     for (title, _, _), affected in zip(removals, concerned, strict=True):
         decisions = [(before[access], next(after)) for access in affected]

@@ -100,8 +100,11 @@ def test_roles_must_have_the_boundary(uses: list[PermissionUse]) -> None:
     boundary = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
     without = denied(uses, PermissionsBoundaryArn=boundary)
     assert {refusal.partition(" ")[0] for refusal in without} == {
-        "iam:CreateRole", "iam:DeleteRolePolicy", "iam:PutRolePermissionsBoundary", "iam:PutRolePolicy",
-    }  # fmt: skip
+        "iam:CreateRole",
+        "iam:DeleteRolePolicy",
+        "iam:PutRolePermissionsBoundary",
+        "iam:PutRolePolicy",
+    }
     bounded = [
         replace(use, call=replace(use.call, context=(*use.call.context, ("iam:PermissionsBoundary", (boundary,)))))
         for use in uses

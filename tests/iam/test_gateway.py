@@ -41,10 +41,12 @@ class Front:
 
     def trust(self, external_id: str) -> None:
         body = {
-            "Effect": "Allow", "Action": "sts:AssumeRole", "Resource": OTHER_ROLE,
+            "Effect": "Allow",
+            "Action": "sts:AssumeRole",
+            "Resource": OTHER_ROLE,
             "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
             "Condition": {"StringEquals": {"sts:ExternalId": external_id}},
-        }  # fmt: skip
+        }
         self._add(Statement(OTHER_ROLE, "trust", body, is_resource_policy=True))
 
     def _add(self, statement: Statement) -> None:
@@ -99,9 +101,14 @@ DENIALS = [
     ("ec2", "describe_instance_types", {}, "UnauthorizedOperation", "ec2:DescribeInstanceTypes"),
     ("pricing", "get_products", {"ServiceCode": "AmazonEC2"}, "AccessDeniedException", "pricing:GetProducts"),
     ("athena", "get_query_execution", {"QueryExecutionId": "q"}, "AccessDeniedException", "athena:GetQueryExecution"),
-    ("ce", "get_dimension_values", {"TimePeriod": {"Start": "2026-01-01", "End": "2026-01-02"}, "Dimension": "AZ"},
-     "AccessDeniedException", "ce:GetDimensionValues"),
-]  # fmt: skip
+    (
+        "ce",
+        "get_dimension_values",
+        {"TimePeriod": {"Start": "2026-01-01", "End": "2026-01-02"}, "Dimension": "AZ"},
+        "AccessDeniedException",
+        "ce:GetDimensionValues",
+    ),
+]
 
 
 @pytest.mark.parametrize(("service", "operation", "arguments", "code", "action"), DENIALS)

@@ -31,9 +31,11 @@ def test_policies_follow_parameters() -> None:
     bill = "BillPolicy/bill/AssumeQueryRoles"
     assert bill not in bodies[0]
     assert bodies[2][bill] == {
-        "Sid": "AssumeQueryRoles", "Effect": "Allow", "Action": "sts:AssumeRole",
+        "Sid": "AssumeQueryRoles",
+        "Effect": "Allow",
+        "Action": "sts:AssumeRole",
         "Resource": "arn:aws:iam::*:role/gpucost-query-*",
-    }  # fmt: skip
+    }
     ledger = "ApiFunctionRole/ApiFunctionRolePolicy0/ReadLedger"
     tables = [bodies[ledger]["Resource"] for bodies in bodies.values()]
     assert tables == [f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{name}" for name in ("s-Table", "kept")]

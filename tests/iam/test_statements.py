@@ -12,29 +12,27 @@ from gpucost_devstack.template import transformed_template
 from tests.iam.removal import unnoticed_parts, unnoticed_statements
 from tests.iam.whole_deployment import whole_run
 
+PRICES = "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:"
+EXPORT = "ExportFunctionRole/ExportFunctionRolePolicy0/ReadLedger without dynamodb:"
+RECOMMEND = "RecommendFunctionRole/RecommendFunctionRolePolicy0"
+ANSWER_LOST = "reads an item back when the answer to a conditional write was lost"
 NOT_EXERCISED = {
-    "SpotPricesPolicy/spot-prices/ReadSpotPrices without ec2:DescribeAvailabilityZones":
-        "is called where prices name no zone id; moto's do",
+    "SpotPricesPolicy/spot-prices/ReadSpotPrices without ec2:DescribeAvailabilityZones": "is called where prices name "
+    "no zone id; moto's do",
     "OwnBillPolicy/own-bill/QueryBill without athena:StopQueryExecution": "stops a query that takes eight minutes",
     "EventsTopicPolicy/AlertManagerPublishes without sns:GetTopicAttributes": "AMP's documentation asks for it",
-    "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:BatchWriteItem":
-        "marks a month whose bill has lines; moto's Athena answers none (tests/pipeline/test_bill.py)",
-    "PricesFunctionRole/PricesFunctionRolePolicy0/ReadLedgerWritePriceBook without dynamodb:DeleteItem":
-        "deletes what a document needed when it was larger than 300 KB",
-    "ExportFunctionRole/ExportFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
-        "reads an item back when the answer to a conditional write was lost",
-    "RecommendFunctionRole/RecommendFunctionRolePolicy0/ReadLedger without dynamodb:GetItem":
-        "reads an item back when the answer to a conditional write was lost",
-    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:DeleteItem":
-        "deletes what a review needed when it was larger than 300 KB",
-    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:LeadingKeys "
-    "C#*#recommendations":
-        "a week of hours gives recommendations; tests/features/recommendations/test_function.py writes some "
-        "with these policies",
-    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:LeadingKeys C#*#latency":
-        "the run has no inference servers; tests/features/recommendations/test_function.py reads their latencies "
-        "with these policies",
-}  # fmt: skip
+    f"{PRICES}BatchWriteItem": "marks a month whose bill has lines; moto's Athena answers none "
+    "(tests/pipeline/test_bill.py)",
+    f"{PRICES}DeleteItem": "deletes what a document needed when it was larger than 300 KB",
+    f"{EXPORT}GetItem": ANSWER_LOST,
+    f"{RECOMMEND}/ReadLedger without dynamodb:GetItem": ANSWER_LOST,
+    f"{RECOMMEND}/WriteRecommendations without dynamodb:DeleteItem": "deletes what a review needed when it was larger "
+    "than 300 KB",
+    f"{RECOMMEND}/WriteRecommendations without dynamodb:LeadingKeys C#*#recommendations": "a week of hours gives "
+    "recommendations; tests/features/recommendations/test_function.py writes some with these policies",
+    f"{RECOMMEND}/WriteRecommendations without dynamodb:LeadingKeys C#*#latency": "the run has no inference servers; "
+    "tests/features/recommendations/test_function.py reads their latencies with these policies",
+}
 """Parts of statements that the run does not need, with their purpose."""
 
 

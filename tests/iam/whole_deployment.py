@@ -175,9 +175,13 @@ def _settings(prometheus: str, amp: str) -> dict[str, Any]:
 
 def _pricing(bill: str = "bill", **more: str) -> dict[str, Any]:
     cur = {
-        "database": DATABASES[bill], "table": "cur", "output_location": f"s3://{bill}-results/gpucost/",
-        "refresh_days": 1, "unused_commitments": [], **more,
-    }  # fmt: skip
+        "database": DATABASES[bill],
+        "table": "cur",
+        "output_location": f"s3://{bill}-results/gpucost/",
+        "refresh_days": 1,
+        "unused_commitments": [],
+        **more,
+    }
     return {"pricing": {"sources": ["cur", "spot", "on-demand", "constant"], "gpu_hourly_usd": 2, "cur": cur}}
 
 
@@ -186,15 +190,20 @@ def _other_account() -> Policies:
     template = yaml_parse((REPOSITORY / "cluster" / "aws" / "query-role.yaml").read_text())
     name = QUERY_ROLE.rpartition("/")[2]
     parameters = {
-        "RoleName": name, "DeploymentAccountId": ACCOUNT, "DeploymentStackName": STACK, "ExternalId": EXTERNAL_ID,
+        "RoleName": name,
+        "DeploymentAccountId": ACCOUNT,
+        "DeploymentStackName": STACK,
+        "ExternalId": EXTERNAL_ID,
         "WorkspaceArn": f"arn:aws:aps:{REGION}:{OTHER_ACCOUNT}:workspace/ws-other",
-    }  # fmt: skip
+    }
     physical = {"QueryRole": name}
     resolver = Resolver(template, parameters, physical, stack="other", account=OTHER_ACCOUNT, region=REGION)
     trust = {
-        "Effect": "Allow", "Action": "sts:AssumeRole", "Resource": BILLING_ROLE,
+        "Effect": "Allow",
+        "Action": "sts:AssumeRole",
+        "Resource": BILLING_ROLE,
         "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
-    }  # fmt: skip
+    }
     reads = {"Effect": "Allow", "Action": ["athena:*", "glue:*", "s3:*"], "Resource": "*"}
     billing = (
         Statement(BILLING_ROLE, "billing/trust", trust, is_resource_policy=True),
@@ -358,10 +367,16 @@ def _refuse_messages(stack: LocalStack) -> None:
             CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test"
         )
         record = {
-            "messageId": "1", "body": message.model_dump_json(), "attributes": {"ApproximateReceiveCount": "3"},
-            "eventSource": "aws:sqs", "eventSourceARN": queue, "receiptHandle": "1", "messageAttributes": {},
-            "md5OfBody": "", "awsRegion": REGION,
-        }  # fmt: skip
+            "messageId": "1",
+            "body": message.model_dump_json(),
+            "attributes": {"ApproximateReceiveCount": "3"},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": queue,
+            "receiptHandle": "1",
+            "messageAttributes": {},
+            "md5OfBody": "",
+            "awsRegion": REGION,
+        }
         stack.functions["AttributeFunction"].invoke({"Records": [record]})
     stack.deliver_all()
 

@@ -46,6 +46,8 @@ def _layer_for_lambda(source: str, name: str, folder: Path) -> Path:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     subprocess.run(
         [make, "-C", REPOSITORY / "layers" / source, f"build-{name}", f"ARTIFACTS_DIR={folder}"],
-        check=True, capture_output=True, env={**os.environ, "PATH": path},
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PATH": path},
+    )
     return folder

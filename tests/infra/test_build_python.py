@@ -31,9 +31,13 @@ def test_functions_are_built_by_make_as_well(template: Template, tmp_path: Path)
 
 def test_bytecode_for_another_python_version_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "authoring.bytecode", tmp_path], capture_output=True, text=True, check=False,
-        env={**os.environ, "GPUCOST_BUILD_PYTHON": "3.9"}, cwd=REPOSITORY,
-    )  # fmt: skip
+        [sys.executable, "-m", "authoring.bytecode", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GPUCOST_BUILD_PYTHON": "3.9"},
+        cwd=REPOSITORY,
+    )
     assert done.returncode == 1
     assert "3.9 is neither Lambda's 3.13 nor the version of the running Python" in done.stderr
 
@@ -42,8 +46,12 @@ def test_module_that_does_not_compile_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "python").mkdir()
     (tmp_path / "python" / "broken.py").write_text("def (:\n")
     done = subprocess.run(
-        [sys.executable, "-m", "authoring.bytecode", tmp_path], capture_output=True, text=True, check=False,
-        env={name: value for name, value in os.environ.items() if name != "GPUCOST_BUILD_PYTHON"}, cwd=REPOSITORY,
-    )  # fmt: skip
+        [sys.executable, "-m", "authoring.bytecode", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "GPUCOST_BUILD_PYTHON"},
+        cwd=REPOSITORY,
+    )
     assert done.returncode == 1
     assert "SyntaxError" in done.stderr

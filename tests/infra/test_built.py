@@ -31,9 +31,14 @@ from tests.system.timeline import HOUR, Timeline
 
 MEGABYTE = 1_000_000
 FUNCTIONS = (
-    "DispatchFunction", "AttributeFunction", "AlertFunction", "ApiFunction", "PricesFunction", "ExportFunction",
+    "DispatchFunction",
+    "AttributeFunction",
+    "AlertFunction",
+    "ApiFunction",
+    "PricesFunction",
+    "ExportFunction",
     "RecommendFunction",
-)  # fmt: skip
+)
 MODULES = {
     "DispatchFunction": 274,
     "AttributeFunction": 278,
@@ -68,9 +73,13 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
         for name, environment in deployed.environments.items():
             handler, folders = function_entry(built, name)
             functions[name] = LocalFunction(
-                name, handler, folders, {**environment, **client_environment(endpoint)},
-                interpreter=sys.executable, isolated=True,
-            )  # fmt: skip
+                name,
+                handler,
+                folders,
+                {**environment, **client_environment(endpoint)},
+                interpreter=sys.executable,
+                isolated=True,
+            )
             running.callback(functions[name].stop)
         yield lambda name, event: functions[name].invoke(event)
 
@@ -87,10 +96,13 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
     endpoint, deployed = aws
     handler, folders = function_entry(built, "DispatchFunction")
     done = subprocess.run(
-        [sys.executable, "-I", "-S", WORKER, handler, *folders], input=json.dumps(event("schedule")) + "\n",
+        [sys.executable, "-I", "-S", WORKER, handler, *folders],
+        input=json.dumps(event("schedule")) + "\n",
         env={**deployed.environments["DispatchFunction"], **client_environment(endpoint)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "hours_sent" in done.stdout.splitlines()[-1], done.stderr
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     return [line for line in lines if "_aws" in line]
@@ -161,8 +173,9 @@ def test_each_handler_works_with_only_the_built_artifacts(run: Any, aws: tuple[s
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
     due = {**event("recommend"), "scheduled_time": format_timestamp(HOUR + timedelta(hours=1))}
     assert run("RecommendFunction", due) == {
-        "reviewed": [{"cluster": "demo", "recommendations": 0, "workloads": 1}], "clusters_left": 0,
-    }, "an hour is too little for recommendations"  # fmt: skip
+        "reviewed": [{"cluster": "demo", "recommendations": 0, "workloads": 1}],
+        "clusters_left": 0,
+    }, "an hour is too little for recommendations"
     day = format_timestamp(HOUR.replace(hour=0))
     request = {**event("export"), "first_day": day, "days": 1}
     (exported,) = run("ExportFunction", request)["exported"]
@@ -225,8 +238,12 @@ def test_lambda_layer_is_small_and_of_a_single_architecture(built_for_lambda: Pa
     for library in libraries:
         assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
     for name in FUNCTIONS:
-        size = sum(path.stat().st_size for part in (name, "CommonLayer") for path in (built / part).rglob("*")
-                  if path.is_file())  # fmt: skip
+        size = sum(
+            path.stat().st_size
+            for part in (name, "CommonLayer")
+            for path in (built / part).rglob("*")
+            if path.is_file()
+        )
         assert core + size <= 200 * MEGABYTE
 
 
@@ -243,9 +260,11 @@ def imported(built: Path, name: str, code: str = "print(*sys.modules)") -> list[
     _, folders = function_entry(built, name)
     script = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]!r}; import app; {code}"
     environment = {
-        "GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost",
+        "GPUCOST_TABLE": "t",
+        "POWERTOOLS_SERVICE_NAME": "x",
+        "POWERTOOLS_METRICS_NAMESPACE": "GpuCost",
         "AWS_DEFAULT_REGION": "eu-central-1",
-    }  # fmt: skip
+    }
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True, check=True, env=environment
     )
@@ -281,8 +300,11 @@ def test_no_function_looks_for_plugins_of_pydantic(built: Path, aws: tuple[str, 
         folders = [str(folder) for folder in function_entry(built, name)[1]]
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-B", "-c", script.format(folders=folders)],
-            capture_output=True, text=True, check=True, env=aws[1].environments[name],
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            env=aws[1].environments[name],
+        )
         assert done.stdout.split() == [], name
 
 

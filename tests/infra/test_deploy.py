@@ -12,14 +12,7 @@ from typing import Any
 import pytest
 
 from gpucost_cli.questions import PatternOption
-from gpucost_cli.samconfig import (
-    EMAIL,
-    HEADER,
-    JWT_ISSUER,
-    StackParameters,
-    has_environment,
-    section_of,
-)
+from gpucost_cli.samconfig import EMAIL, HEADER, JWT_ISSUER, StackParameters, has_environment, section_of
 from gpucost_devstack.template import REPOSITORY
 from tests import terminal
 from tests.infra.conftest import Template
@@ -75,9 +68,8 @@ def make() -> str:
 
 def deploy(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [make(), "deploy", *arguments],
-        cwd=clone, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [make(), "deploy", *arguments], cwd=clone, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
 
 
 def sam_calls(clone: Path) -> list[str]:
@@ -167,10 +159,23 @@ def test_sam_and_template_accept_the_written_parameters(template: Template, tmp_
     """SAM's own code reads the file; the template's patterns, values and rules check the parameters."""
     (tmp_path / "samconfig.toml").write_text(HEADER + section_of(environment, WITH_ALL))
     result = subprocess.run(
-        [REPOSITORY / ".tools/sam/bin/python", "-c", SAM_WITHOUT_AWS, "deploy", "--config-env", environment,
-         "--config-file", tmp_path / "samconfig.toml", "--template", REPOSITORY / "template.yaml"],
-        capture_output=True, text=True, check=False, env={**os.environ, "SAM_CLI_TELEMETRY": "0"},
-    )  # fmt: skip
+        [
+            REPOSITORY / ".tools/sam/bin/python",
+            "-c",
+            SAM_WITHOUT_AWS,
+            "deploy",
+            "--config-env",
+            environment,
+            "--config-file",
+            tmp_path / "samconfig.toml",
+            "--template",
+            REPOSITORY / "template.yaml",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SAM_CLI_TELEMETRY": "0"},
+    )
     assert result.returncode == 0, result.stderr
     read = json.loads(result.stdout.splitlines()[-1])
     assert (read["stack_name"], read["region"], read["resolve_s3"]) == ("gpucost-dev", "eu-central-1", True)

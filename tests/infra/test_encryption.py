@@ -116,8 +116,10 @@ def test_key_encrypts_every_table_bucket_queue_topic_and_log_group(template: Tem
         match kind:
             case "AWS::DynamoDB::Table":
                 assert properties["SSESpecification"] == {
-                    "SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEYS["KmsKeyArn"],
-                }, logical  # fmt: skip
+                    "SSEEnabled": True,
+                    "SSEType": "KMS",
+                    "KMSMasterKeyId": KEYS["KmsKeyArn"],
+                }, logical
             case "AWS::S3::Bucket":
                 (rule,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
                 default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEYS["KmsKeyArn"]}
@@ -180,8 +182,12 @@ def test_documented_key_policy_allows_services_that_use_encrypted_resources(temp
         for service in as_list(statement["Principal"].get("Service", []))
     }
     assert documented.pop(f"logs.{REGION}.amazonaws.com") == {
-        "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*",
-    }  # fmt: skip
+        "kms:Decrypt",
+        "kms:DescribeKey",
+        "kms:Encrypt",
+        "kms:GenerateDataKey*",
+        "kms:ReEncrypt*",
+    }
     needed = {
         statement["Principal"]["Service"]
         for _, kind, properties in Stack("gpucost-dev", template, OPTIONS).resources()

@@ -75,8 +75,19 @@ def test_every_rule_is_tested() -> None:
 
 def test_rules_use_only_functions_that_cloudformation_allows_there(template: Template) -> None:
     """CloudFormation does not allow `Fn::Join` and conditions in rules."""
-    allowed = {"Fn::And", "Fn::Contains", "Fn::EachMemberEquals", "Fn::EachMemberIn", "Fn::Equals", "Fn::Not", "Fn::Or",
-               "Fn::RefAll", "Fn::ValueOf", "Fn::ValueOfAll", "Ref"}  # fmt: skip
+    allowed = {
+        "Fn::And",
+        "Fn::Contains",
+        "Fn::EachMemberEquals",
+        "Fn::EachMemberIn",
+        "Fn::Equals",
+        "Fn::Not",
+        "Fn::Or",
+        "Fn::RefAll",
+        "Fn::ValueOf",
+        "Fn::ValueOfAll",
+        "Ref",
+    }
 
     def functions(value: object) -> set[str]:
         if isinstance(value, dict):

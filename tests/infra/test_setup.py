@@ -129,8 +129,22 @@ def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -
 
 
 BASE = (
-    "awk", "cat", "cut", "dirname", "env", "find", "grep", "mkdir", "paste", "rm", "sed", "sh", "sort", "tr", "xargs",
-)  # fmt: skip
+    "awk",
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "find",
+    "grep",
+    "mkdir",
+    "paste",
+    "rm",
+    "sed",
+    "sh",
+    "sort",
+    "tr",
+    "xargs",
+)
 SHELLS = [shell for shell in ("dash", "bash", "sh") if shutil.which(shell)]
 RECORD = 'echo "$(basename "$0") $*" >> "$(dirname "$0")/../calls"'
 
@@ -220,7 +234,9 @@ def test_missing_python_is_installed_with_the_rest(bare: Path, manager: str, pac
     ("manager", "target", "packages", "expected"),
     [
         (
-            "apt-get", "demo", NEEDED["demo"],
+            "apt-get",
+            "demo",
+            NEEDED["demo"],
             [
                 "sudo apt-get update -qq",
                 f"sudo env DEBIAN_FRONTEND=noninteractive {INSTALL['apt-get']} -q {NEEDED['demo']}",
@@ -228,16 +244,20 @@ def test_missing_python_is_installed_with_the_rest(bare: Path, manager: str, pac
         ),
         ("dnf", "demo", FEDORA, [f"sudo dnf install -y -q {FEDORA}"]),
         (
-            "dnf", "test", f"{FEDORA} chromium dejavu-sans-fonts",
+            "dnf",
+            "test",
+            f"{FEDORA} chromium dejavu-sans-fonts",
             [f"sudo dnf install -y -q {FEDORA} chromium dejavu-sans-fonts"],
         ),
         ("brew", "demo", "prometheus openjdk node", ["brew install -q prometheus openjdk node"]),
         (
-            "brew", "test", "prometheus openjdk node google-chrome",
+            "brew",
+            "test",
+            "prometheus openjdk node google-chrome",
             ["brew install -q prometheus openjdk node google-chrome"],
         ),
     ],
-)  # fmt: skip
+)
 def test_missing_packages_are_installed_together(
     bare: Path, manager: str, target: str, packages: str, expected: list[str], shell: str
 ) -> None:
@@ -255,11 +275,7 @@ def test_missing_packages_are_installed_together(
 
 @pytest.mark.parametrize(
     ("manager", "target", "programs"),
-    [
-        ("dnf", "demo", "prometheus"),
-        ("dnf", "test", "prometheus alertmanager"),
-        ("brew", "test", "alertmanager"),
-    ],
+    [("dnf", "demo", "prometheus"), ("dnf", "test", "prometheus alertmanager"), ("brew", "test", "alertmanager")],
 )
 def test_programs_without_a_package_are_named_and_the_rest_is_installed(
     bare: Path, manager: str, target: str, programs: str

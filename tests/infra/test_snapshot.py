@@ -59,9 +59,13 @@ def test_snapshot_contains_the_dynamodb_client_and_the_model_of_settings(kind: s
         "print(json.dumps(['botocore.client' in sys.modules, SettingsDocument.__pydantic_complete__]))"
     )
     environment = {
-        "AWS_LAMBDA_INITIALIZATION_TYPE": kind, "GPUCOST_TABLE": "t", "AWS_DEFAULT_REGION": "eu-central-1",
-        "POWERTOOLS_SERVICE_NAME": "api", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost", "PATH": os.environ["PATH"],
+        "AWS_LAMBDA_INITIALIZATION_TYPE": kind,
+        "GPUCOST_TABLE": "t",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "POWERTOOLS_SERVICE_NAME": "api",
+        "POWERTOOLS_METRICS_NAMESPACE": "GpuCost",
+        "PATH": os.environ["PATH"],
         "HOME": str(Path(sys.executable).parent),
-    }  # fmt: skip
+    }
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert json.loads(done.stdout) == [is_created, is_created]

@@ -26,9 +26,12 @@ from tests.infra.stacks import Stack, Template, of_type
 PAGES = {"GET /openapi.json", "GET /docs", "GET /", "GET /assets/{file}", "GET /config.json"}
 PUBLIC = PAGES | {"GET /health"}
 NOT_STORED = {
-    "GET /allocation/autocomplete", "GET /assets/autocomplete", "GET /cloudCost", "GET /cloudCost/{path+}",
+    "GET /allocation/autocomplete",
+    "GET /assets/autocomplete",
+    "GET /cloudCost",
+    "GET /cloudCost/{path+}",
     "GET /customCost/{path+}",
-}  # fmt: skip
+}
 """What clients of OpenCost ask for and the function refuses in a sentence."""
 MODEL = {"GET /model/{path+}"}
 """All routes of OpenCost with its prefix."""
@@ -76,8 +79,11 @@ def test_checkov_finds_nothing(template: Template, tmp_path: Path) -> None:
     assert checkov.exists(), "checkov is missing; install it with: make setup"
     done = subprocess.run(
         [checkov, "--config-file", REPOSITORY / "lint/checkov.yaml", "-f", path, "-o", "json"],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     findings = json.loads(done.stdout)
     assert findings["summary"]["passed"] > 10
     assert [failed["check_id"] for failed in findings["results"]["failed_checks"]] == []
@@ -98,9 +104,14 @@ def test_every_function_runs_on_arm_with_a_retained_log_group(template: Template
         group = function["LoggingConfig"]["LogGroup"]["Ref"]
         assert template["Resources"][group]["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
     assert sorted(names) == [
-        "AlertFunction", "ApiFunction", "AttributeFunction", "DispatchFunction", "ExportFunction", "PricesFunction",
+        "AlertFunction",
+        "ApiFunction",
+        "AttributeFunction",
+        "DispatchFunction",
+        "ExportFunction",
+        "PricesFunction",
         "RecommendFunction",
-    ]  # fmt: skip
+    ]
 
 
 def test_queues_retry_single_messages_and_end_in_the_dead_letter_queue(template: Template) -> None:
@@ -121,25 +132,36 @@ def test_queues_retry_single_messages_and_end_in_the_dead_letter_queue(template:
 
 
 def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Template) -> None:
-    (schedule,) = [properties for _, properties in of_type(template, "AWS::Scheduler::Schedule")
-                   if properties["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}]  # fmt: skip
+    (schedule,) = [
+        properties
+        for _, properties in of_type(template, "AWS::Scheduler::Schedule")
+        if properties["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}
+    ]
     event = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
     assert read_message(ScheduledTick, event, NOW) == ScheduledTick.model_validate(EVENTS["schedule"])
     assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(5 * * * ? *)", "UTC")
     assert schedule["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
     role = template["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]
-    granted = {action for policy in role["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]
-               for action in as_list(s["Action"])}  # fmt: skip
+    granted = {
+        action
+        for policy in role["Properties"]["Policies"]
+        for s in policy["PolicyDocument"]["Statement"]
+        for action in as_list(s["Action"])
+    }
     assert granted == {"lambda:InvokeFunction", "sqs:SendMessage"}
 
 
 def test_prices_are_refreshed_before_dispatch_if_a_source_is_enabled(template: Template) -> None:
-    schedules = {name: properties for name, properties in of_type(template, "AWS::Scheduler::Schedule")
-                 if properties["Target"]["Arn"] == {"Fn::GetAtt": ["PricesFunction", "Arn"]}}  # fmt: skip
+    schedules = {
+        name: properties
+        for name, properties in of_type(template, "AWS::Scheduler::Schedule")
+        if properties["Target"]["Arn"] == {"Fn::GetAtt": ["PricesFunction", "Arn"]}
+    }
     assert {name: schedule["ScheduleExpression"] for name, schedule in schedules.items()} == {
-        "PricesHourly": "cron(1 * * * ? *)", "PricesDaily": "cron(31 3 * * ? *)",
-    }  # fmt: skip
+        "PricesHourly": "cron(1 * * * ? *)",
+        "PricesDaily": "cron(31 3 * * ? *)",
+    }
     for name, schedule in schedules.items():
         assert template["Resources"][name]["Condition"] == "WithPrices"
         assert read_message(PricesDue, schedule["Target"]["Input"], NOW).source is None
@@ -181,21 +203,29 @@ def test_price_sources_add_their_permissions(template: Template) -> None:
         "WithPrices": {"ec2:DescribeInstanceTypes"},
         "WithBill": {"sts:AssumeRole"},
         "WithOwnBill": {
-            "athena:GetQueryExecution", "athena:GetQueryResults", "athena:StartQueryExecution",
-            "athena:StopQueryExecution", "glue:GetDatabase", "glue:GetPartition", "glue:GetPartitions", "glue:GetTable",
-            "s3:AbortMultipartUpload", "s3:GetBucketLocation", "s3:GetObject", "s3:ListBucket",
-            "s3:ListMultipartUploadParts", "s3:PutObject",
+            "athena:GetQueryExecution",
+            "athena:GetQueryResults",
+            "athena:StartQueryExecution",
+            "athena:StopQueryExecution",
+            "glue:GetDatabase",
+            "glue:GetPartition",
+            "glue:GetPartitions",
+            "glue:GetTable",
+            "s3:AbortMultipartUpload",
+            "s3:GetBucketLocation",
+            "s3:GetObject",
+            "s3:ListBucket",
+            "s3:ListMultipartUploadParts",
+            "s3:PutObject",
         },
-    }  # fmt: skip
+    }
     for switch in ("SpotPrices", "OnDemandPrices", "InstanceShapes", "BillPrices"):
         assert template["Parameters"][switch]["Default"] == "false"
 
 
 def test_failures_of_asynchronous_functions_become_dead_letters(template: Template) -> None:
     configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
-    assert configured == {
-        "RecommendFunction", "DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction",
-    }  # fmt: skip
+    assert configured == {"RecommendFunction", "DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction"}
     for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig"):
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
@@ -239,26 +269,52 @@ def test_functions_have_exactly_the_permissions_they_need(template: Template) ->
     read = {"dynamodb:GetItem", "dynamodb:Query"}
     assert actions(template, "ApiFunctionRole") == read | {"s3:GetObject"}
     assert actions(template, "DispatchFunctionRole") == read | {
-        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "sns:Publish",
-    }  # fmt: skip
+        "dynamodb:BatchWriteItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:PutItem",
+        "sqs:SendMessage",
+        "sns:Publish",
+    }
     assert actions(template, "PricesFunctionRole") == read | {
-        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage",
-    }  # fmt: skip
+        "dynamodb:BatchWriteItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:PutItem",
+        "sqs:SendMessage",
+    }
     assert actions(template, "ExportFunctionRole") == read | {
-        "dynamodb:PutItem", "s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
-    }  # fmt: skip
+        "dynamodb:PutItem",
+        "s3:GetObject",
+        "s3:ListBucket",
+        "s3:PutObject",
+        "sqs:SendMessage",
+    }
     assert actions(template, "RecommendFunctionRole") == read | {
-        "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "sqs:SendMessage", "aps:QueryMetrics",
-        "sts:AssumeRole", "secretsmanager:GetSecretValue",
-    }  # fmt: skip
-    assert actions(template, "AlertFunctionRole") == read | {
-        "dynamodb:BatchWriteItem", "dynamodb:PutItem", "sns:Publish", "sqs:GetQueueAttributes", "sqs:SendMessage",
+        "dynamodb:BatchWriteItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:PutItem",
+        "sqs:SendMessage",
+        "aps:QueryMetrics",
+        "sts:AssumeRole",
         "secretsmanager:GetSecretValue",
-    }  # fmt: skip
+    }
+    assert actions(template, "AlertFunctionRole") == read | {
+        "dynamodb:BatchWriteItem",
+        "dynamodb:PutItem",
+        "sns:Publish",
+        "sqs:GetQueueAttributes",
+        "sqs:SendMessage",
+        "secretsmanager:GetSecretValue",
+    }
     assert actions(template, "AttributeFunctionRole") == read | {
-        "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem", "dynamodb:PutItem",
-        "sns:Publish", "sqs:SendMessage", "secretsmanager:GetSecretValue", "aps:QueryMetrics", "sts:AssumeRole",
-    }  # fmt: skip
+        "dynamodb:BatchWriteItem",
+        "dynamodb:ConditionCheckItem",
+        "dynamodb:PutItem",
+        "sns:Publish",
+        "sqs:SendMessage",
+        "secretsmanager:GetSecretValue",
+        "aps:QueryMetrics",
+        "sts:AssumeRole",
+    }
 
 
 def test_every_route_except_public_ones_requires_authorization(template: Template) -> None:
@@ -313,27 +369,42 @@ def test_functions_receive_exactly_the_variables_they_read(template: Template) -
     needed = {
         "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
         "AttributeFunction": {
-            "table", "hours_queue_url", "backfill_queue_url", "dead_letter_queue_url", "events_topic_arn",
+            "table",
+            "hours_queue_url",
+            "backfill_queue_url",
+            "dead_letter_queue_url",
+            "events_topic_arn",
         },
         "AlertFunction": {"table", "dead_letter_queue_url", "alerts_topic_arn", "email_topic_arn", "public_url"},
         "ApiFunction": {
-            "table", "export_bucket", "sign_in_issuer", "sign_in_client", "sign_in_scopes", "sign_in_hosts",
+            "table",
+            "export_bucket",
+            "sign_in_issuer",
+            "sign_in_client",
+            "sign_in_scopes",
+            "sign_in_hosts",
         },
         "ExportFunction": {"table", "export_bucket", "export_days", "billing_account"},
         "RecommendFunction": {"table"},
         "PricesFunction": {"table", "price_sources"},
-    }  # fmt: skip
+    }
     for name, function in of_type(template, "AWS::Lambda::Function"):
-        variables = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
-                 if key.startswith("GPUCOST_")}  # fmt: skip
+        variables = {
+            key.removeprefix("GPUCOST_").lower()
+            for key in function["Environment"]["Variables"]
+            if key.startswith("GPUCOST_")
+        }
         assert variables == needed[name] | {"stack"}
         assert variables <= set(Environment.__struct_fields__)
 
 
 def test_every_parameter_is_described() -> None:
     source = yaml_parse((REPOSITORY / "template.yaml").read_text())
-    grouped = [name for group in source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-               for name in group["Parameters"]]  # fmt: skip
+    grouped = [
+        name
+        for group in source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+        for name in group["Parameters"]
+    ]
     assert sorted(grouped) == sorted(source["Parameters"])
     for name, parameter in source["Parameters"].items():
         assert parameter["Description"], name
@@ -392,10 +463,14 @@ def test_alert_managers_publish_only_on_the_topic_of_alerts(template: Template) 
 
 def test_every_trigger_has_a_recorded_event(template: Template) -> None:
     """Each names its source, like real events, so that events and triggers correspond."""
-    queues = {source["EventSourceArn"]["Fn::GetAtt"][0] for _, source in
-              of_type(template, "AWS::Lambda::EventSourceMapping")}  # fmt: skip
-    topics = {body["TopicArn"]["Ref"] for _, body in of_type(template, "AWS::SNS::Subscription")
-              if body["Protocol"] == "lambda"}  # fmt: skip
+    queues = {
+        source["EventSourceArn"]["Fn::GetAtt"][0] for _, source in of_type(template, "AWS::Lambda::EventSourceMapping")
+    }
+    topics = {
+        body["TopicArn"]["Ref"]
+        for _, body in of_type(template, "AWS::SNS::Subscription")
+        if body["Protocol"] == "lambda"
+    }
     recorded = [record for event in EVENTS.values() for record in event.get("Records", [])]
     arns = [record["eventSourceARN"] for record in recorded if "eventSourceARN" in record]
     assert sorted(arn.split("-")[-2] for arn in arns) == sorted(queues)

@@ -94,9 +94,11 @@ def test_exports_are_written_where_functions_have_access(template: Template) -> 
 
 def test_export_may_only_write_its_items_of_the_ledger(template: Template) -> None:
     statements = [
-        statement for policy in properties(template, "ExportFunctionRole")["Policies"]
-        for statement in policy["PolicyDocument"]["Statement"] if statement.get("Action") == "dynamodb:PutItem"
-    ]  # fmt: skip
+        statement
+        for policy in properties(template, "ExportFunctionRole")["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement.get("Action") == "dynamodb:PutItem"
+    ]
     (pattern,) = statements[0]["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
     assert len(statements) == 1
     assert fnmatchcase(keys.partition("demo", "exports"), pattern)

@@ -77,8 +77,10 @@ def test_every_resource_is_compared() -> None:
     full_stack = stack("gpucost-dev", template, EVERYTHING_ON)
     assert {logical for logical, _, _ in full_stack.resources()} == template["Resources"].keys()
     assert [nested.name for nested in full_stack.nested()] == [
-        "gpucost-dev-Observability", "gpucost-dev-AmpRules", "gpucost-dev-AmpRecordingRules",
-    ]  # fmt: skip
+        "gpucost-dev-Observability",
+        "gpucost-dev-AmpRules",
+        "gpucost-dev-AmpRecordingRules",
+    ]
 
 
 def test_alarms_and_dashboard_show_only_their_stack() -> None:

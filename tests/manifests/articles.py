@@ -86,10 +86,19 @@ def _spot() -> tuple[list[Node], list[Pod]]:
         for i, lifetime in enumerate(lifetimes)
     ]
     return nodes, [
-        Pod(f"cuda-vector-add-5d8c-{i}", n, [0], _constant("0.35"), namespace="vector", bound_at=n.lifetime[0] + 2,
-            running_at=n.lifetime[0] + 4, deleted_at=n.lifetime[1] + 3, owners=_owners("Deployment", "cuda-vector-add"))
+        Pod(
+            f"cuda-vector-add-5d8c-{i}",
+            n,
+            [0],
+            _constant("0.35"),
+            namespace="vector",
+            bound_at=n.lifetime[0] + 2,
+            running_at=n.lifetime[0] + 4,
+            deleted_at=n.lifetime[1] + 3,
+            owners=_owners("Deployment", "cuda-vector-add"),
+        )
         for i, n in enumerate(nodes)
-    ]  # fmt: skip
+    ]
 
 
 def _karpenter() -> tuple[list[Node], list[Pod]]:
@@ -97,20 +106,40 @@ def _karpenter() -> tuple[list[Node], list[Pod]]:
     training = gpu_node("training-1", "h100", whole_gpus_geometry("h100"), labels=_labels("gpu-training"))
     inf2 = neuron_node("neuron-1", "inf2.24xlarge", 6, 2, labels=_labels("neuron"))
     pods = [
-        Pod(f"llm-inference-5d8c-{i}", serving, [i], _constant("0.7"), namespace="ml-serving",
-            bound_at=12 if i == 2 else -1e6, running_at=21 if i == 2 else None,
-            owners=_owners("Deployment", "llm-inference"))
+        Pod(
+            f"llm-inference-5d8c-{i}",
+            serving,
+            [i],
+            _constant("0.7"),
+            namespace="ml-serving",
+            bound_at=12 if i == 2 else -1e6,
+            running_at=21 if i == 2 else None,
+            owners=_owners("Deployment", "llm-inference"),
+        )
         for i in range(3)
-    ]  # fmt: skip
+    ]
     pods.append(
-        Pod("distributed-training-0", training, list(range(8)), _constant("0.85"), namespace="ml-training",
-            requests={"trainer": {GPU: 8}}, owners=_owners("Job", "distributed-training"))
-    )  # fmt: skip
+        Pod(
+            "distributed-training-0",
+            training,
+            list(range(8)),
+            _constant("0.85"),
+            namespace="ml-training",
+            requests={"trainer": {GPU: 8}},
+            owners=_owners("Job", "distributed-training"),
+        )
+    )
     pods.append(Pod("llm-inference-5d8c-waiting", None, namespace="ml-serving", bound_at=-20))  # no node: holds nothing
     pods.append(
-        Pod("embedder", inf2, [0, 1], _constant("0.5"), namespace="inferentia",
-            requests={"main": {"aws_amazon_com_neuron": 1}})
-    )  # fmt: skip
+        Pod(
+            "embedder",
+            inf2,
+            [0, 1],
+            _constant("0.5"),
+            namespace="inferentia",
+            requests={"main": {"aws_amazon_com_neuron": 1}},
+        )
+    )
     return [serving, training, inf2], pods
 
 
@@ -119,10 +148,25 @@ def _scheduling() -> tuple[list[Node], list[Pod]]:
     mixed = gpu_node("mixed-1", "a100-40", mig_mixed_geometry("a100-40", layouts), labels=_labels("gpu-general"))
     shared = gpu_node("shared-1", "t4", time_sliced_geometry("t4", 4), labels=_labels("gpu-general"))
     pods = [
-        Pod("mig-job", mixed, [2], _constant("0.6"), namespace="team-a-ai",
-            requests={"training": {"nvidia_com_mig_3g_20gb": 1}}),
-        Pod("night-training-1", mixed, [3, 4, 5, 6], _constant("0.9"), namespace="night", finished_at=25, deleted_at=60,
-            requests={"training": {GPU: 4}}, owners=(("Job", "night-training-1"), ("CronJob", "night-training"))),
+        Pod(
+            "mig-job",
+            mixed,
+            [2],
+            _constant("0.6"),
+            namespace="team-a-ai",
+            requests={"training": {"nvidia_com_mig_3g_20gb": 1}},
+        ),
+        Pod(
+            "night-training-1",
+            mixed,
+            [3, 4, 5, 6],
+            _constant("0.9"),
+            namespace="night",
+            finished_at=25,
+            deleted_at=60,
+            requests={"training": {GPU: 4}},
+            owners=(("Job", "night-training-1"), ("CronJob", "night-training")),
+        ),
         *(Pod(f"notebook-{i}", shared, [0], _constant("0.1"), namespace="notebooks") for i in range(2)),
-    ]  # fmt: skip
+    ]
     return [mixed, shared], pods

@@ -15,51 +15,116 @@ from gpucost_devstack.fleet.series import SimulatedSeries
 
 Labels = Mapping[str, str]
 POD_METRICS = (
-    "created", "start_time", "status_initialized_time", "status_ready_time", "status_container_ready_time",
-    "status_unscheduled_time", "overhead_cpu_cores", "overhead_memory_bytes", "deletion_timestamp",
-)  # fmt: skip
+    "created",
+    "start_time",
+    "status_initialized_time",
+    "status_ready_time",
+    "status_container_ready_time",
+    "status_unscheduled_time",
+    "overhead_cpu_cores",
+    "overhead_memory_bytes",
+    "deletion_timestamp",
+)
 CONTAINER_METRICS = (
-    "status_waiting", "status_running", "state_started", "status_terminated", "status_ready", "status_restarts_total",
-    "status_last_terminated_exitcode", "status_last_terminated_timestamp",
-)  # fmt: skip
+    "status_waiting",
+    "status_running",
+    "state_started",
+    "status_terminated",
+    "status_ready",
+    "status_restarts_total",
+    "status_last_terminated_exitcode",
+    "status_last_terminated_timestamp",
+)
 DEPLOYMENT_METRICS = (
-    "status_replicas", "status_replicas_ready", "status_replicas_available", "status_replicas_unavailable",
-    "status_replicas_updated", "status_observed_generation", "spec_replicas", "spec_paused", "metadata_generation",
-    "created", "spec_strategy_rollingupdate_max_unavailable", "spec_strategy_rollingupdate_max_surge",
-)  # fmt: skip
+    "status_replicas",
+    "status_replicas_ready",
+    "status_replicas_available",
+    "status_replicas_unavailable",
+    "status_replicas_updated",
+    "status_observed_generation",
+    "spec_replicas",
+    "spec_paused",
+    "metadata_generation",
+    "created",
+    "spec_strategy_rollingupdate_max_unavailable",
+    "spec_strategy_rollingupdate_max_surge",
+)
 REPLICASET_METRICS = (
-    "status_replicas", "status_fully_labeled_replicas", "status_ready_replicas", "status_observed_generation",
-    "spec_replicas", "metadata_generation", "created",
-)  # fmt: skip
+    "status_replicas",
+    "status_fully_labeled_replicas",
+    "status_ready_replicas",
+    "status_observed_generation",
+    "spec_replicas",
+    "metadata_generation",
+    "created",
+)
 JOB_METRICS = (
-    "info", "spec_parallelism", "spec_completions", "status_active", "status_succeeded", "status_failed",
-    "status_start_time", "status_completion_time", "created",
-)  # fmt: skip
+    "info",
+    "spec_parallelism",
+    "spec_completions",
+    "status_active",
+    "status_succeeded",
+    "status_failed",
+    "status_start_time",
+    "status_completion_time",
+    "created",
+)
 DCGM_COUNTERS = (
-    "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_GPU_TEMP",
-    "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-    "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL", "DCGM_FI_DEV_XID_ERRORS",
-    "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-    "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-    "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES",
-)  # fmt: skip
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_MEM_CLOCK",
+    "DCGM_FI_DEV_MEMORY_TEMP",
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_MEM_COPY_UTIL",
+    "DCGM_FI_DEV_ENC_UTIL",
+    "DCGM_FI_DEV_DEC_UTIL",
+    "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_FI_DEV_FB_FREE",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_FB_RESERVED",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_PROF_DRAM_ACTIVE",
+    "DCGM_FI_PROF_PCIE_TX_BYTES",
+    "DCGM_FI_PROF_PCIE_RX_BYTES",
+)
 """The default counters without DCGM_FI_DEV_GPU_UTIL and DCGM_FI_PROF_GR_ENGINE_ACTIVE, which the fleet exposes."""
 KARPENTER_METRICS = (
-    "karpenter_build_info", "karpenter_cloudprovider_errors_total",
-    "karpenter_cluster_state_node_count", "karpenter_cluster_state_synced",
-    "karpenter_cluster_utilization_percent", "karpenter_nodeclaims_created_total",
+    "karpenter_build_info",
+    "karpenter_cloudprovider_errors_total",
+    "karpenter_cluster_state_node_count",
+    "karpenter_cluster_state_synced",
+    "karpenter_cluster_utilization_percent",
+    "karpenter_nodeclaims_created_total",
     "karpenter_nodeclaims_disrupted_total",
-    "karpenter_nodeclaims_terminated_total", "karpenter_nodepools_allowed_disruptions",
-    "karpenter_scheduler_queue_depth", "karpenter_scheduler_unschedulable_pods_count",
-    "karpenter_voluntary_disruption_eligible_nodes", "karpenter_voluntary_disruption_decisions_total",
-    "controller_runtime_reconcile_total", "workqueue_depth", "client_go_request_total", "aws_sdk_go_request_total",
-)  # fmt: skip
+    "karpenter_nodeclaims_terminated_total",
+    "karpenter_nodepools_allowed_disruptions",
+    "karpenter_scheduler_queue_depth",
+    "karpenter_scheduler_unschedulable_pods_count",
+    "karpenter_voluntary_disruption_eligible_nodes",
+    "karpenter_voluntary_disruption_decisions_total",
+    "controller_runtime_reconcile_total",
+    "workqueue_depth",
+    "client_go_request_total",
+    "aws_sdk_go_request_total",
+)
 NEURON_METRICS = (
-    "neuroncore_memory_usage_tensors", "neuron_runtime_memory_used_bytes", "neuron_runtime_vcpu_usage_ratio",
-    "execution_errors_total", "execution_status_total", "execution_latency_seconds", "instance_info",
-    "system_memory_total_bytes", "system_vcpu_usage_ratio",
-)  # fmt: skip
+    "neuroncore_memory_usage_tensors",
+    "neuron_runtime_memory_used_bytes",
+    "neuron_runtime_vcpu_usage_ratio",
+    "execution_errors_total",
+    "execution_status_total",
+    "execution_latency_seconds",
+    "instance_info",
+    "system_memory_total_bytes",
+    "system_vcpu_usage_ratio",
+)
 PROCESS_METRICS = (
     "process_cpu_seconds_total",
     "process_resident_memory_bytes",
@@ -176,8 +241,14 @@ def _kube_state_metrics(scenario: Scenario, minute: int, others: int) -> Target:
             for kind in ("hard", "used"):
                 target.add("kube_resourcequota", namespace=space, resourcequota="gpu", resource=resource, type=kind)
     _add_workloads(target, {pod.owners[0] for pod in scenario.pods if pod.owners} | {("ReplicaSet", "web-5d8c")})
-    target.add("kube_replicaset_owner", namespace="web", replicaset="web-5d8c", owner_kind="Deployment",
-               owner_name="web", owner_is_controller="true")  # fmt: skip
+    target.add(
+        "kube_replicaset_owner",
+        namespace="web",
+        replicaset="web-5d8c",
+        owner_kind="Deployment",
+        owner_name="web",
+        owner_is_controller="true",
+    )
     return target
 
 
@@ -204,8 +275,14 @@ def _add_pod(target: Target, namespace: str, name: str, uid: str, node: str) -> 
         target.add(f"kube_pod_container_{metric}", container="main", **pod_labels)
     for metric in ("requests", "limits"):
         for resource, unit in (("cpu", "core"), ("memory", "byte")):
-            target.add(f"kube_pod_container_resource_{metric}", container="main", node=node, resource=resource,
-                       unit=unit, **pod_labels)  # fmt: skip
+            target.add(
+                f"kube_pod_container_resource_{metric}",
+                container="main",
+                node=node,
+                resource=resource,
+                unit=unit,
+                **pod_labels,
+            )
 
 
 def _add_node(target: Target, node: str) -> None:
@@ -252,8 +329,12 @@ def _add_karpenter(target: Target) -> None:
         for capacity in ("spot", "on-demand"):
             for zone in ("us-west-2a", "us-west-2b", "us-west-2c"):
                 for metric in ("offering_price_estimate", "offering_available"):
-                    target.add(f"karpenter_cloudprovider_instance_type_{metric}", instance_type=f"m{number}.large",
-                               capacity_type=capacity, zone=zone)  # fmt: skip
+                    target.add(
+                        f"karpenter_cloudprovider_instance_type_{metric}",
+                        instance_type=f"m{number}.large",
+                        capacity_type=capacity,
+                        zone=zone,
+                    )
     for metric in ("reconcile_time_seconds", "scheduling_duration_seconds"):
         for bound in ("0.1", "1", "10", "+Inf"):
             target.add(f"controller_runtime_{metric}_bucket", le=bound)

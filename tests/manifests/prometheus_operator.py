@@ -36,7 +36,9 @@ def configuration(values: Mapping[str, Any], discovery: str, receiver: str, *, s
             "scrape_interval": f"{seconds}s",
             "scrape_timeout": f"{seconds}s",
             "external_labels": {
-                **spec["externalLabels"], "prometheus": PROMETHEUS, spec["replicaExternalLabelName"]: REPLICA,
+                **spec["externalLabels"],
+                "prometheus": PROMETHEUS,
+                spec["replicaExternalLabelName"]: REPLICA,
             },
         },
         "remote_write": [
@@ -47,7 +49,7 @@ def configuration(values: Mapping[str, Any], discovery: str, receiver: str, *, s
             }
         ],
         "scrape_configs": jobs,
-    }  # fmt: skip
+    }
 
 
 def _service_monitor(values: Mapping[str, Any]) -> dict[str, Any]:

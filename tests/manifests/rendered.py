@@ -14,10 +14,7 @@ from gpucost_cli.manifests.values import existing_cluster_values, template_value
 from gpucost_devstack.template import REPOSITORY
 
 CLUSTER = REPOSITORY / "cluster"
-COLLECTORS = {
-    "collection/otel-collector.yaml": "collector.yaml",
-    "collection/prometheus-agent.yaml": "prometheus.yml",
-}
+COLLECTORS = {"collection/otel-collector.yaml": "collector.yaml", "collection/prometheus-agent.yaml": "prometheus.yml"}
 """Files with a collector's configuration in a ConfigMap, and its key there."""
 
 

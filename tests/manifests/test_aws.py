@@ -69,7 +69,9 @@ def test_created_workspace_is_retained_and_existing_workspace_is_used() -> None:
     resources = template("observability.yaml")["Resources"]
     assert resources["Workspace"]["DeletionPolicy"] == resources["Workspace"]["UpdateReplacePolicy"] == "Retain"
     assert {name: resource["Condition"] for name, resource in resources.items()} == {
-        "Workspace": "CreateWorkspace", "GrafanaRole": "CreateGrafana", "GrafanaWorkspace": "CreateGrafana",
-    }  # fmt: skip
+        "Workspace": "CreateWorkspace",
+        "GrafanaRole": "CreateGrafana",
+        "GrafanaWorkspace": "CreateGrafana",
+    }
     read = resources["GrafanaRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][0]["Resource"]
     assert read["Fn::If"][0] == "CreateWorkspace"

@@ -316,9 +316,12 @@ def test_kube_prometheus_stack_writes_the_same_series(running: RunningServers) -
     """Its operator adds labels; those of the series themselves take precedence, as in the other collectors."""
     of_prometheus = {"prometheus": prometheus_operator.PROMETHEUS, "__replica__": prometheus_operator.REPLICA}
     of_the_pod = {
-        "namespace": "kube-system", "pod": "kube-state-metrics-0", "container": "main", "endpoint": "http",
+        "namespace": "kube-system",
+        "pod": "kube-state-metrics-0",
+        "container": "main",
+        "endpoint": "http",
         "service": "kube-prometheus-stack-kube-state-metrics",
-    }  # fmt: skip
+    }
     expected = set()
     for key in running.runs[True].arrived():
         labels = dict(key)

@@ -87,8 +87,10 @@ def test_pod_identity_trusts_the_collectors_service_account_only(target: str, na
     association, role = resources["Association"], resources["PodIdentityRole"]
     assert "IrsaRole" not in resources
     assert (association["ClusterName"], association["Namespace"], association["ServiceAccount"]) == (
-        "gpu-cost-poc", namespace, account,
-    )  # fmt: skip
+        "gpu-cost-poc",
+        namespace,
+        account,
+    )
     tags = {
         "aws:RequestTag/eks-cluster-name": "gpu-cost-poc",
         "aws:RequestTag/kubernetes-namespace": namespace,

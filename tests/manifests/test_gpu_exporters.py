@@ -81,16 +81,22 @@ def daemon_sets(files: Mapping[str, str]) -> dict[str, DaemonSet]:
                 environment["KUBERNETES_ENABLE_DRA"] = "true"
             labels = {"app.kubernetes.io/name": "dcgm-exporter", "app.kubernetes.io/instance": release}
             sets[name] = DaemonSet(
-                namespace, labels | values.get("podLabels", {}), environment, values.get("hostPID", False),
-                values.get("affinity", {}), values.get("nodeSelector", {}),
-            )  # fmt: skip
+                namespace,
+                labels | values.get("podLabels", {}),
+                environment,
+                values.get("hostPID", False),
+                values.get("affinity", {}),
+                values.get("nodeSelector", {}),
+            )
     return sets | {f"GPU Operator {i}": operator for i, operator in enumerate(operators_exporters(files))}
 
 
 OPERATOR = {
-    "nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.dcgm-exporter": "true",
-    "nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.client": "true",
-}  # fmt: skip
+    "nvidia.com/gpu.present": "true",
+    "nvidia.com/gpu.deploy.dcgm-exporter": "true",
+    "nvidia.com/gpu.deploy.device-plugin": "true",
+    "nvidia.com/gpu.deploy.client": "true",
+}
 """Labels that the GPU Operator writes to GPU nodes (v26.7.0, controllers/state_manager.go)."""
 DISCOVERED = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-H100"}
 SHARING = "nvidia.com/gpu.sharing-strategy"
@@ -98,41 +104,70 @@ PLAIN_NODES = {
     "whole GPUs": {**OPERATOR, **DISCOVERED, SHARING: "none"},
     "whole GPUs without the operator": {**DISCOVERED, SHARING: "none"},
     "GPUs before discovery": OPERATOR,
-    "MIG single": {**OPERATOR, **DISCOVERED, SHARING: "none", "nvidia.com/mig.strategy": "single",
-                   "nvidia.com/gpu.product": "NVIDIA-H100-MIG-1g.10gb"},
+    "MIG single": {
+        **OPERATOR,
+        **DISCOVERED,
+        SHARING: "none",
+        "nvidia.com/mig.strategy": "single",
+        "nvidia.com/gpu.product": "NVIDIA-H100-MIG-1g.10gb",
+    },
     "MIG invalid": {**OPERATOR, **DISCOVERED, SHARING: "", "nvidia.com/gpu.product": "NVIDIA-H100-MIG-INVALID"},
-    "MIG mixed": {**OPERATOR, **DISCOVERED, SHARING: "none", "nvidia.com/mig.strategy": "mixed",
-                  "nvidia.com/mig-1g.10gb.sharing-strategy": "none"},
+    "MIG mixed": {
+        **OPERATOR,
+        **DISCOVERED,
+        SHARING: "none",
+        "nvidia.com/mig.strategy": "mixed",
+        "nvidia.com/mig-1g.10gb.sharing-strategy": "none",
+    },
     "DRA only for other devices": {**OPERATOR, **DISCOVERED, SHARING: "none", "nvidia.com/dra-kubelet-plugin": "false"},
-}  # fmt: skip
+}
 SHARED_NODES = {
     "time-slicing": {**OPERATOR, **DISCOVERED, SHARING: "time-slicing"},
     "time-slicing without the operator": {**DISCOVERED, SHARING: "time-slicing"},
     "MPS": {**OPERATOR, **DISCOVERED, SHARING: "mps"},
-    "time-sliced slices, MIG single": {**OPERATOR, **DISCOVERED, SHARING: "time-slicing",
-                                       "nvidia.com/gpu.product": "NVIDIA-H100-MIG-1g.10gb-SHARED"},
-}  # fmt: skip
+    "time-sliced slices, MIG single": {
+        **OPERATOR,
+        **DISCOVERED,
+        SHARING: "time-slicing",
+        "nvidia.com/gpu.product": "NVIDIA-H100-MIG-1g.10gb-SHARED",
+    },
+}
 DRA_NODES = {
     "DRA driver of its own chart": {**OPERATOR, **DISCOVERED, SHARING: "none", "nvidia.com/dra-kubelet-plugin": "true"},
     "DRA without feature discovery": {"nvidia.com/dra-kubelet-plugin": "true"},
-    "DRA in a cluster that shares GPUs": {**OPERATOR, **DISCOVERED, SHARING: "time-slicing",
-                                          "nvidia.com/dra-kubelet-plugin": "true"},
-    "DRA driver of the GPU Operator": {
-        "nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.dra-driver": "true",
-        "nvidia.com/gpu.deploy.dcgm-exporter-dra": "true", "nvidia.com/gpu.deploy.driver": "true",
+    "DRA in a cluster that shares GPUs": {
+        **OPERATOR,
+        **DISCOVERED,
+        SHARING: "time-slicing",
+        "nvidia.com/dra-kubelet-plugin": "true",
     },
-    "both labels": {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.dra-driver": "true",
-                    "nvidia.com/dra-kubelet-plugin": "true"},
-}  # fmt: skip
+    "DRA driver of the GPU Operator": {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.dra-driver": "true",
+        "nvidia.com/gpu.deploy.dcgm-exporter-dra": "true",
+        "nvidia.com/gpu.deploy.driver": "true",
+    },
+    "both labels": {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.dra-driver": "true",
+        "nvidia.com/dra-kubelet-plugin": "true",
+    },
+}
 NODES_WITHOUT_EXPORTER = {
     "no GPU": {"kubernetes.io/os": "linux"},
     "GPUs removed": {"nvidia.com/gpu.present": "false"},
     "MIG change": {**OPERATOR, **DISCOVERED, "nvidia.com/gpu.deploy.dcgm-exporter": "paused-for-mig-change"},
-    "driver upgrade": {**OPERATOR, **DISCOVERED, SHARING: "mps",
-                       "nvidia.com/gpu.deploy.dcgm-exporter": "paused-for-driver-upgrade"},
-    "driver upgrade with DRA": {"nvidia.com/gpu.present": "true",
-                                "nvidia.com/gpu.deploy.dra-driver": "paused-for-driver-upgrade"},
-}  # fmt: skip
+    "driver upgrade": {
+        **OPERATOR,
+        **DISCOVERED,
+        SHARING: "mps",
+        "nvidia.com/gpu.deploy.dcgm-exporter": "paused-for-driver-upgrade",
+    },
+    "driver upgrade with DRA": {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.dra-driver": "paused-for-driver-upgrade",
+    },
+}
 MODES = {
     "helm/dcgm-exporter.yaml": ({}, False),
     "helm/dcgm-exporter-shared.yaml": ({"KUBERNETES_VIRTUAL_GPUS": "true"}, True),
@@ -200,22 +235,30 @@ def test_collectors_scrape_the_exporters_of_all_pools(target: str | None) -> Non
         ]
         namespaces = set(monitor["namespaceSelector"]["matchNames"])
         (endpoint,) = monitor["podMetricsEndpoints"]
-        rules = [(rule.get("sourceLabels"), rule.get("regex", "")) for rule in endpoint["relabelings"]
-                 if rule.get("action") == "keep"]  # fmt: skip
+        rules = [
+            (rule.get("sourceLabels"), rule.get("regex", ""))
+            for rule in endpoint["relabelings"]
+            if rule.get("action") == "keep"
+        ]
     else:
         collector = next(name for name in files if name.startswith("collection/") and name != "collection/access.yaml")
         jobs = _jobs(yaml.safe_load_all(files[collector]))
-        rules = [(rule.get("source_labels"), rule["regex"]) for rule in jobs["dcgm-exporter"]["relabel_configs"]
-                 if rule.get("action") == "keep"]  # fmt: skip
+        rules = [
+            (rule.get("source_labels"), rule["regex"])
+            for rule in jobs["dcgm-exporter"]["relabel_configs"]
+            if rule.get("action") == "keep"
+        ]
         namespaces = set(next(regex for sources, regex in rules if sources[0].endswith("namespace")).split("|"))
     assert namespaces >= {exporter.namespace for exporter in GPU_EXPORTERS}
     for name, exporter in daemon_sets(files).items():
         meta = {
             "__meta_kubernetes_namespace": exporter.namespace,
             "__meta_kubernetes_pod_container_port_name": "metrics",
-            **{f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value
-               for key, value in exporter.pod_labels.items()},
-        }  # fmt: skip
+            **{
+                f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value
+                for key, value in exporter.pod_labels.items()
+            },
+        }
         assert all(re.fullmatch(regex, ";".join(meta.get(label, "") for label in labels)) for labels, regex in rules), (
             name
         )

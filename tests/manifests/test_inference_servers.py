@@ -79,13 +79,25 @@ def discovered(vllm: bytes = VLLM) -> Iterator[tuple[str, int]]:
         pods = [
             # Ports that are declared need not be those of the metrics.
             Pod("chat-0", "n1", {}, [("http", closed), ("grpc", closed + 1)], namespace="ml", annotations=scraped),
-            Pod("tgi-0", "n1", {}, [("http", server)], namespace="search",
-                annotations={**scraped, "prometheus.io/path": "/v1/metrics"}),
+            Pod(
+                "tgi-0",
+                "n1",
+                {},
+                [("http", server)],
+                namespace="search",
+                annotations={**scraped, "prometheus.io/path": "/v1/metrics"},
+            ),
             Pod("batch-0", "n1", {}, [("http", server)], "Succeeded", "ml", scraped),
             Pod("web-0", "n1", {}, [("http", server)], namespace="ml"),
-            Pod("quiet-0", "n1", {}, [("http", server)], namespace="ml",
-                annotations={**scraped, "prometheus.io/scrape": "false"}),
-        ]  # fmt: skip
+            Pod(
+                "quiet-0",
+                "n1",
+                {},
+                [("http", server)],
+                namespace="ml",
+                annotations={**scraped, "prometheus.io/scrape": "false"},
+            ),
+        ]
         body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
         port = running.enter_context(running_server(lambda _: body, "application/json"))
         yield f"http://127.0.0.1:{port}", 2
@@ -147,11 +159,20 @@ def test_pod_beyond_a_limit_is_not_scraped_and_others_are(target: str) -> None:
     with ExitStack() as running:
         port = running.enter_context(running_server(lambda path: pages[path]))
         pods = [
-            Pod(f"pod{path.replace('/', '-')}", "n1", {}, [("http", port)], namespace="ml", annotations={
-                "prometheus.io/scrape": "true", "prometheus.io/port": str(port), "prometheus.io/path": path,
-            })
+            Pod(
+                f"pod{path.replace('/', '-')}",
+                "n1",
+                {},
+                [("http", port)],
+                namespace="ml",
+                annotations={
+                    "prometheus.io/scrape": "true",
+                    "prometheus.io/port": str(port),
+                    "prometheus.io/path": path,
+                },
+            )
             for path in pages
-        ]  # fmt: skip
+        ]
         body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
         discovery = f"http://127.0.0.1:{running.enter_context(running_server(lambda _: body, 'application/json'))}"
         if target == STACK:

@@ -34,8 +34,13 @@ from tests.system.timeline import HOUR, Timeline
 CATALOG = Path(kubernetes_labels.__file__)
 SIMULATOR = REPOSITORY / "gpucost_devstack" / "fleet"
 PROMETHEUS_NAMES = {
-    "label_replace", "label_join", "label_values", "label_limit", "label_name_length_limit", "label_value_length_limit",
-}  # fmt: skip
+    "label_replace",
+    "label_join",
+    "label_values",
+    "label_limit",
+    "label_name_length_limit",
+    "label_value_length_limit",
+}
 """Functions of PromQL and limits of scrapes, which are no labels."""
 MODULES_WITH_LABELS_OF_SETTINGS = {"layers/common/gpucost/pipeline/attribute.py", "gpucost_cli/doctor/queries.py"}
 """Modules that may turn a label key into an exported name: the keys are those of the settings."""
@@ -135,15 +140,28 @@ COMMON = {
     "nvidia.com/gpu.count": "1",
 }
 NODES = {
-    "spot": {"node.kubernetes.io/instance-type": "g5.xlarge", "karpenter.sh/capacity-type": "spot",
-             "karpenter.sh/nodepool": "inference"},
-    "self-managed-spot": {"node.kubernetes.io/instance-type": "g5.xlarge", "node-lifecycle": "spot",
-                          "alpha.eksctl.io/nodegroup-name": "old"},
-    "block": {"node.kubernetes.io/instance-type": "p5.48xlarge", "karpenter.sh/capacity-type": "reserved",
-              "karpenter.k8s.aws/capacity-reservation-id": "cr-0a1b2c3d", "karpenter.sh/nodepool": "training"},
-    "on-demand": {"node.kubernetes.io/instance-type": "g5.xlarge", "eks.amazonaws.com/capacityType": "ON_DEMAND",
-                  "eks.amazonaws.com/nodegroup": "base"},
-}  # fmt: skip
+    "spot": {
+        "node.kubernetes.io/instance-type": "g5.xlarge",
+        "karpenter.sh/capacity-type": "spot",
+        "karpenter.sh/nodepool": "inference",
+    },
+    "self-managed-spot": {
+        "node.kubernetes.io/instance-type": "g5.xlarge",
+        "node-lifecycle": "spot",
+        "alpha.eksctl.io/nodegroup-name": "old",
+    },
+    "block": {
+        "node.kubernetes.io/instance-type": "p5.48xlarge",
+        "karpenter.sh/capacity-type": "reserved",
+        "karpenter.k8s.aws/capacity-reservation-id": "cr-0a1b2c3d",
+        "karpenter.sh/nodepool": "training",
+    },
+    "on-demand": {
+        "node.kubernetes.io/instance-type": "g5.xlarge",
+        "eks.amazonaws.com/capacityType": "ON_DEMAND",
+        "eks.amazonaws.com/nodegroup": "base",
+    },
+}
 """Labels as EKS, Karpenter, eksctl and GPU feature discovery write them."""
 
 
@@ -167,9 +185,13 @@ def test_spot_prices_and_capacity_blocks_apply_with_the_rendered_manifests(
 ) -> None:
     system = System(ledger_table, prometheus(kube_state_metrics.text()))
     block = {
-        "reservation_id": "cr-0a1b2c3d", "instance_type": "p5.48xlarge", "instances": 1, "fee_usd": 480,
-        "from": (HOUR - timedelta(hours=6)).isoformat(), "until": (HOUR + timedelta(hours=18)).isoformat(),
-    }  # fmt: skip
+        "reservation_id": "cr-0a1b2c3d",
+        "instance_type": "p5.48xlarge",
+        "instances": 1,
+        "fee_usd": 480,
+        "from": (HOUR - timedelta(hours=6)).isoformat(),
+        "until": (HOUR + timedelta(hours=18)).isoformat(),
+    }
     pricing = {"sources": ["capacity-block", "spot", "on-demand"], "capacity_blocks": [block]}
     document = {"clusters": [{"name": "demo", "prometheus": {"url": system.url}}], "pricing": pricing}
     system.store.push(json.dumps(document), author="me", now=NOW)

@@ -80,11 +80,32 @@ def test_files_that_are_no_longer_needed_are_deleted(tmp_path: Path) -> None:
 def test_no_value_of_the_example_is_in_the_files_of_another_cluster() -> None:
     """Every value comes from settings, parameters or versions."""
     text = "\n".join(render_other().values())
-    for value in ("gpu-cost-poc", "us-east-1", ACCOUNT, WORKSPACE, "g4dn.xlarge", "bu-a", "g5.12xlarge",
-                  "all-1g.5gb", "60s", '"1.34"'):  # fmt: skip
+    for value in (
+        "gpu-cost-poc",
+        "us-east-1",
+        ACCOUNT,
+        WORKSPACE,
+        "g4dn.xlarge",
+        "bu-a",
+        "g5.12xlarge",
+        "all-1g.5gb",
+        "60s",
+        '"1.34"',
+    ):
         assert value not in text, value
-    for value in ("frankfurt", "eu-central-1b", "999999999999", "ws-abc", "p5.48xlarge", "seeing", "g6.xlarge",
-                  "all-1g.10gb", "30s", '"1.35"', "staging"):  # fmt: skip
+    for value in (
+        "frankfurt",
+        "eu-central-1b",
+        "999999999999",
+        "ws-abc",
+        "p5.48xlarge",
+        "seeing",
+        "g6.xlarge",
+        "all-1g.10gb",
+        "30s",
+        '"1.35"',
+        "staging",
+    ):
         assert value in text, value
     region = r"\b[a-z]{2}(?:-[a-z]+)?-(?:north|south|east|west|central)[a-z]*-\d"
     assert set(re.findall(region, text)) == {"eu-central-1"}
@@ -336,20 +357,38 @@ EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
 @pytest.mark.parametrize(
     ("settings", "parameters", "says"),
     [
-        ((CLUSTER / "settings.yaml").read_text(), parameters_text(),
-         f"{{}}settings.yaml: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
-        (settings_text(), (CLUSTER / "parameters.yaml").read_text(),
-         "{}parameters.yaml: account_id: '111122223333' is an example's placeholder. Replace it with the ID of"),
-        (settings_text(), parameters_text() + "deployment_account_id: '123456789012'\n",
-         "{}parameters.yaml: deployment_account_id: '123456789012' is an example's placeholder"),
-        (settings_text().replace("# role_arn", "role_arn"), parameters_text(),
-         "{}settings.yaml: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/"),
-        (settings_text().replace(WORKSPACE, "ws-…"), parameters_text(),
-         "{}settings.yaml: clusters[0].prometheus.url: 'ws-…' in "),
-        (settings_text().replace(WORKSPACE, "<id>"), parameters_text(),
-         "{}settings.yaml: clusters[0].prometheus.url: '<id>' in "),
+        (
+            (CLUSTER / "settings.yaml").read_text(),
+            parameters_text(),
+            f"{{}}settings.yaml: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in ",
+        ),
+        (
+            settings_text(),
+            (CLUSTER / "parameters.yaml").read_text(),
+            "{}parameters.yaml: account_id: '111122223333' is an example's placeholder. Replace it with the ID of",
+        ),
+        (
+            settings_text(),
+            parameters_text() + "deployment_account_id: '123456789012'\n",
+            "{}parameters.yaml: deployment_account_id: '123456789012' is an example's placeholder",
+        ),
+        (
+            settings_text().replace("# role_arn", "role_arn"),
+            parameters_text(),
+            "{}settings.yaml: clusters[0].prometheus.role_arn: '111122223333' in 'arn:aws:iam::111122223333:role/",
+        ),
+        (
+            settings_text().replace(WORKSPACE, "ws-…"),
+            parameters_text(),
+            "{}settings.yaml: clusters[0].prometheus.url: 'ws-…' in ",
+        ),
+        (
+            settings_text().replace(WORKSPACE, "<id>"),
+            parameters_text(),
+            "{}settings.yaml: clusters[0].prometheus.url: '<id>' in ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_placeholders_of_the_examples_are_refused(tmp_path: Path, settings: str, parameters: str, says: str) -> None:
     done = render_command(tmp_path, tmp_path / "manifests", settings, parameters)
     assert (done.returncode, done.stdout) == (2, "")
@@ -400,15 +439,17 @@ def test_account_id_needs_no_quotes() -> None:
         ("account_id: 012345670123", "account_id: must be text. Put it in quotes; without them it is the number 14024"),
         ("acount_id: 999999999999", "unknown key 'acount_id'; allowed there: cluster, account_id, "),
         ("system_nodes: [a]", "system_nodes: must be a mapping"),
-        ("collection: {exporter_namespaces: {karpenter: kube-system}}",
-         "collection.exporter_namespaces.karpenter: must be a list"),
+        (
+            "collection: {exporter_namespaces: {karpenter: kube-system}}",
+            "collection.exporter_namespaces.karpenter: must be a list",
+        ),
         ("collection: {scrape_interval_seconds: 10}", "collection.scrape_interval_seconds: must be greater than or eq"),
         ("deployment_stack: 1.5", "deployment_stack: must be text. Put it in quotes"),
         ("deployment_stack: my_stack", "deployment_stack: must be a stack's name: up to 61 letters, digits and -"),
         ("- account_id", "parameters must be a mapping. Allowed keys: cluster, account_id, "),
         ("account_id: *id", "parameters are not valid YAML or JSON in line 1: found undefined alias"),
     ],
-)  # fmt: skip
+)
 def test_invalid_parameters_are_explained_in_terms_of_the_file(text: str, fault: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^(parameters: )?{re.escape(fault)}"):
         parse_existing_cluster_parameters(text)
@@ -447,11 +488,12 @@ def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
     files = render_other(parameters=OTHER_PARAMETERS.replace("collection: {", more))
     kept = {
         scrape_config["job_name"]: [
-            rule["regex"] for rule in scrape_config["relabel_configs"]
+            rule["regex"]
+            for rule in scrape_config["relabel_configs"]
             if rule.get("source_labels") == ["__meta_kubernetes_namespace"] and rule["action"] == "keep"
         ]
         for scrape_config in configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"]
-    }  # fmt: skip
+    }
     assert kept == {
         "kube-state-metrics": ["kube-system"],
         "dcgm-exporter": ["gpus|gpu-operator"],

@@ -44,8 +44,14 @@ def test_objects_fit_their_schemas(more: str) -> None:
     for kubernetes_object in objects.values():
         check(kubernetes_object)
     assert set(objects) == {
-        "Namespace", "ServiceAccount", "ConfigMap", "PersistentVolumeClaim", "Deployment", "Service", "NetworkPolicy",
-    }  # fmt: skip
+        "Namespace",
+        "ServiceAccount",
+        "ConfigMap",
+        "PersistentVolumeClaim",
+        "Deployment",
+        "Service",
+        "NetworkPolicy",
+    }
     namespace = objects.pop("Namespace")["metadata"]["name"]
     assert {kubernetes_object["metadata"]["namespace"] for kubernetes_object in objects.values()} == {namespace}
 
@@ -129,11 +135,16 @@ def test_command_writes_the_file_again(tmp_path: Path) -> None:
     (tmp_path / "parameters.yaml").write_text(f"serve: {{image: '{IMAGE}'}}")
     for _ in range(2):
         result = in_this_process(
-            "manifests", "render", "--for", "serve", "--settings", str(tmp_path / "settings.yaml"),
-            "--params", str(tmp_path / "parameters.yaml"), "--out", str(tmp_path / "out"),
-        )  # fmt: skip
-        assert (result.returncode, result.stderr) == (
-            0,
-            f"1 files for cluster prod, other are in {tmp_path / 'out'}\n",
+            "manifests",
+            "render",
+            "--for",
+            "serve",
+            "--settings",
+            str(tmp_path / "settings.yaml"),
+            "--params",
+            str(tmp_path / "parameters.yaml"),
+            "--out",
+            str(tmp_path / "out"),
         )
+        assert (result.returncode, result.stderr) == (0, f"1 files for cluster prod, other are in {tmp_path / 'out'}\n")
     assert (tmp_path / "out" / SERVE_FILE).is_file()

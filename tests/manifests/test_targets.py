@@ -55,7 +55,7 @@ def test_values_have_only_keys_of_the_chart_and_its_crds() -> None:
         (("prometheus", "additionalPodMonitors", 0, "podMetricsEndpoints", 0, "relabelings", 0), "source_labels"),
         (("kube-state-metrics",), "metricLabelsAllowList"),
         (("kube-state-metrics", "prometheus", "monitor", "http"), "honor_labels"),
-    ):  # fmt: skip
+    ):
         wrong = deepcopy(values)
         section = wrong
         for key in path:
@@ -73,13 +73,18 @@ def test_stack_keeps_its_metrics_and_sends_only_those_that_are_queried() -> None
     (remote_write,) = values["prometheus"]["prometheusSpec"]["remoteWrite"]
     (rule,) = remote_write["writeRelabelConfigs"]
     kept = [
-        "kube-state-metrics;kube_node_info;;;n1", "kube-state-metrics;up;;;", "dcgm-exporter;DCGM_FI_DEV_FB_USED;;;n1",
+        "kube-state-metrics;kube_node_info;;;n1",
+        "kube-state-metrics;up;;;",
+        "dcgm-exporter;DCGM_FI_DEV_FB_USED;;;n1",
         "kube-state-metrics;kube_pod_container_resource_requests;nvidia_com_gpu;;n1",
-    ]  # fmt: skip
+    ]
     dropped = [
-        "kubelet;up;;;", "node-exporter;node_cpu_seconds_total;;;", "kube-state-metrics;kube_service_info;;;",
-        "tenant;kube_node_info;;;n1", "kube-state-metrics;kube_pod_container_resource_requests;cpu;;n1",
-    ]  # fmt: skip
+        "kubelet;up;;;",
+        "node-exporter;node_cpu_seconds_total;;;",
+        "kube-state-metrics;kube_service_info;;;",
+        "tenant;kube_node_info;;;n1",
+        "kube-state-metrics;kube_pod_container_resource_requests;cpu;;n1",
+    ]
     assert [text for text in kept + dropped if re.fullmatch(rule["regex"], text)] == kept
     assert values["prometheus"]["prometheusSpec"]["externalLabels"] == {"cluster": "gpu-cost-poc"}
 
@@ -160,8 +165,11 @@ def test_collection_is_the_same_for_new_and_existing_clusters() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_objects_and_chart_values_are_valid(target: str) -> None:
-    charts = {"helm/kube-state-metrics.yaml": "kube-state-metrics", "helm/gpu-operator-exporter.yaml": "gpu-operator",
-              **{exporter.values_file: "dcgm-exporter" for exporter in GPU_EXPORTERS}}  # fmt: skip
+    charts = {
+        "helm/kube-state-metrics.yaml": "kube-state-metrics",
+        "helm/gpu-operator-exporter.yaml": "gpu-operator",
+        **{exporter.values_file: "dcgm-exporter" for exporter in GPU_EXPORTERS},
+    }
     files = target_files(target)
     for name, text in files.items():
         if name in charts:
@@ -196,19 +204,31 @@ def test_collectors_name_themselves_and_write_the_jobs_of_the_scrape_configurati
 @pytest.mark.parametrize(
     ("settings", "parameters", "target", "says"),
     [
-        (LOCAL_SETTINGS, f'account_id: "{ACCOUNT}"', "otel-collector",
-         "cluster lab: the manifests write to Amazon Managed Service for Prometheus. Set prometheus: "),
+        (
+            LOCAL_SETTINGS,
+            f'account_id: "{ACCOUNT}"',
+            "otel-collector",
+            "cluster lab: the manifests write to Amazon Managed Service for Prometheus. Set prometheus: ",
+        ),
         (settings_text(), "", "amp-scraper", "parameters: account_id: required, because the collector writes to"),
         (settings_text(), "account_id: 1", "amp-scraper", "parameters: account_id: must be text. Put it in quotes"),
         (settings_text(), "acount_id: '1'", "amp-scraper", "parameters: unknown key 'acount_id'"),
         (settings_text(), "cluster: other", "prometheus", "cluster 'other' is not in the settings. Clusters there"),
         (settings_text(), "collector_role: {trust: irsa}", "otel-collector", "oidc_provider is required with trust"),
-        (settings_text(), "collector_role: {trust: irsa, oidc_provider: 'https://oidc.eks.a.amazonaws.com/id/A'}",
-         "otel-collector", "parameters: collector_role.oidc_provider: must be the cluster's OIDC issuer without https"),
-        (LOCAL_SETTINGS.replace("  - {", "  - {name: two, prometheus: {url: 'http://127.0.0.1:9'}}\n  - {"), "",
-         "prometheus", "cluster: required, because the settings have several clusters. Set it to one of two, lab"),
+        (
+            settings_text(),
+            "collector_role: {trust: irsa, oidc_provider: 'https://oidc.eks.a.amazonaws.com/id/A'}",
+            "otel-collector",
+            "parameters: collector_role.oidc_provider: must be the cluster's OIDC issuer without https",
+        ),
+        (
+            LOCAL_SETTINGS.replace("  - {", "  - {name: two, prometheus: {url: 'http://127.0.0.1:9'}}\n  - {"),
+            "",
+            "prometheus",
+            "cluster: required, because the settings have several clusters. Set it to one of two, lab",
+        ),
     ],
-)  # fmt: skip
+)
 def test_unusable_input_is_refused_in_a_single_sentence(settings: str, parameters: str, target: str, says: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         values = existing_cluster_values(

@@ -16,10 +16,16 @@ from gpucost_devstack.template import REPOSITORY
 TOOLS = REPOSITORY / ".tools" / "mutate" / "bin"
 MIN_SCORE = 90
 MODULES = ("metering/metering", "metering/gpu_models", "attribution")
-TESTS = ("tests/mutation/recorded.py", "tests/core/test_gpu_models.py", "tests/core/test_shared_business_units.py",
-         "tests/core/test_attribution.py", "tests/core/test_intervals.py",
-         "tests/core/test_metering.py", "tests/core/test_disputed_samples.py",
-         "tests/core/test_implausible_samples.py")  # fmt: skip
+TESTS = (
+    "tests/mutation/recorded.py",
+    "tests/core/test_gpu_models.py",
+    "tests/core/test_shared_business_units.py",
+    "tests/core/test_attribution.py",
+    "tests/core/test_intervals.py",
+    "tests/core/test_metering.py",
+    "tests/core/test_disputed_samples.py",
+    "tests/core/test_implausible_samples.py",
+)
 CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]

@@ -104,12 +104,7 @@ class System:
         self, hours: int = 1, version: int = 1, ledger: Ledger | None = None, origin: AttributionOrigin = "schedule"
     ) -> None:
         message = HoursDue(
-            cluster="demo",
-            first_hour=HOUR,
-            hours=hours,
-            settings_version=version,
-            origin=origin,
-            correlation_id="c",
+            cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, origin=origin, correlation_id="c"
         )
         AttributeService(
             self.store,
@@ -122,12 +117,7 @@ class System:
         ).attribute(message)
 
     def restate(
-        self,
-        *,
-        version: int | None = 2,
-        hours: int = 1,
-        ledger: Ledger | None = None,
-        why: str = "new price",
+        self, *, version: int | None = 2, hours: int = 1, ledger: Ledger | None = None, why: str = "new price"
     ) -> list[int]:
         message = HoursToRestate(
             cluster="demo", first_hour=HOUR, hours=hours, settings_version=version, reason=why, correlation_id="c"

@@ -44,8 +44,9 @@ def test_limits_of_published_hours_are_recorded(ledger_table: Table, prometheus:
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.pod("p")
-    timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
-                 resource="requests.nvidia.com/gpu")  # fmt: skip
+    timeline.add(
+        "kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard", resource="requests.nvidia.com/gpu"
+    )
     system = System(ledger_table, prometheus(timeline.text()))
     system.attribute(hours=2)
     assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
@@ -70,8 +71,9 @@ def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
-    timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
-                 resource="requests.nvidia.com/gpu")  # fmt: skip
+    timeline.add(
+        "kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard", resource="requests.nvidia.com/gpu"
+    )
     system = System(ledger_table, prometheus(timeline.text()))
     complete = system.service
     system.service = system.compose(limits=KilledRecorder(NodePoolLimitsReader, system.limits))
@@ -203,10 +205,16 @@ def test_published_items_expire_as_configured(table: DynamoTable, system: System
             days = (int(item["expires_at"]["N"]) - NOW.timestamp()) / 86_400
             ends[item["pk"]["S"].split("#")[2]].add(round(days))
     expected = {
-        "lines": {40}, "nodes": {40}, "usage": {40},
-        "summaries": {50}, "unit": {50}, "notes": {50},
-        "hours": {60}, "days": {60}, "rollups": {60},
-    }  # fmt: skip
+        "lines": {40},
+        "nodes": {40},
+        "usage": {40},
+        "summaries": {50},
+        "unit": {50},
+        "notes": {50},
+        "hours": {60},
+        "days": {60},
+        "rollups": {60},
+    }
     if floor_day(HOUR) < floor_day(NOW):
         expected["facts"] = {60}  # the facts of a day are rolled up when it is over
     assert ends == expected

@@ -71,9 +71,16 @@ class BilledSystem(System):
     def refresh(self, due: PricesDue) -> PricesRefresh:
         unused = None  # no price is fetched from EC2 or the price list here
         service = PriceRefreshService(
-            self.store, self.ledger, self.book, spot=unused, price_list=unused, catalogue=unused,  # type: ignore[arg-type]
-            bill=self.bill, fetched={"cur"}, clock=lambda: NOW,
-        )  # fmt: skip
+            self.store,
+            self.ledger,
+            self.book,
+            spot=unused,  # type: ignore[arg-type]
+            price_list=unused,  # type: ignore[arg-type]
+            catalogue=unused,  # type: ignore[arg-type]
+            bill=self.bill,
+            fetched={"cur"},
+            clock=lambda: NOW,
+        )
         result = service.refresh(due)
         assert result is not None
         return result

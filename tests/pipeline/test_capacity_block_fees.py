@@ -45,9 +45,13 @@ EVERY: list[dict[str, Any]] = [
 ]
 each_format = pytest.mark.parametrize("form", EVERY, ids=lambda form: "-".join(form.values()))
 BLOCK_SETTINGS = {
-    "reservation_id": "cr-0bbb", "instance_type": TYPE, "instances": 2, "fee_usd": "1887.84",
-    "from": "2026-11-19", "until": "2026-11-20",
-}  # fmt: skip
+    "reservation_id": "cr-0bbb",
+    "instance_type": TYPE,
+    "instances": 2,
+    "fee_usd": "1887.84",
+    "from": "2026-11-19",
+    "until": "2026-11-20",
+}
 Rate = Callable[..., HourRecord]
 
 
@@ -56,8 +60,11 @@ def fee(instance: str, usd: str) -> LineItem:
     amount = Decimal(usd)
     return replace_item(
         capacity_block(instance, TYPE, HOUR, BLOCK),
-        operation=RHEL, on_demand_cost=amount, unblended_cost=amount, amortized_cost=amount,
-    )  # fmt: skip
+        operation=RHEL,
+        on_demand_cost=amount,
+        unblended_cost=amount,
+        amortized_cost=amount,
+    )
 
 
 def p5(name: str, reservation: str = "") -> NodeUsage:
@@ -127,9 +134,8 @@ def test_fee_of_an_unlisted_block_is_named(rate: Rate, form: dict[str, Any]) -> 
     """The next source prices the node; the note names the fee that no figure has."""
     other = {**BLOCK_SETTINGS, "reservation_id": "cr-0ccc"}
     record = rate(
-        form, [fee("i-0a", "2.77")], [p5("0a", "cr-0bbb")], capacity_blocks=[other],
-        rates=[{"node_hourly_usd": 50}],
-    )  # fmt: skip
+        form, [fee("i-0a", "2.77")], [p5("0a", "cr-0bbb")], capacity_blocks=[other], rates=[{"node_hourly_usd": 50}]
+    )
     assert costs(record) == {"0a": ("rates", Decimal(50))}
     assert record.notes == (
         "the bill's operating system fee of node 0a (p5.48xlarge), 2.77 USD, is not in any sum: rates prices the node. "
@@ -147,9 +153,12 @@ def test_fee_of_an_unlisted_block_is_named(rate: Rate, form: dict[str, Any]) -> 
 def test_listed_block_with_overridden_price_keeps_the_price_set_by_hand(rate: Rate, form: dict[str, Any]) -> None:
     """A rate stands for the whole node, fees included."""
     record = rate(
-        form, [fee("i-0a", "2.77")], [p5("0a", "cr-0bbb")], sources=["rates", "capacity-block", "cur"],
+        form,
+        [fee("i-0a", "2.77")],
+        [p5("0a", "cr-0bbb")],
+        sources=["rates", "capacity-block", "cur"],
         rates=[{"node_hourly_usd": 40}],
-    )  # fmt: skip
+    )
     assert costs(record) == {"0a": ("rates", Decimal(40))}
     assert record.notes == ()
 

@@ -20,11 +20,7 @@ from tests.records import HOUR, amount
 NOW = datetime.now(UTC).replace(microsecond=0)
 DOCUMENT = {
     "clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9"}}],
-    "pricing": {
-        "source": "rates",
-        "rates": [{"node_hourly_usd": 10}],
-        "split": {"gpu": 3, "vcpu": 0.5, "gib": 0.25},
-    },
+    "pricing": {"source": "rates", "rates": [{"node_hourly_usd": 10}], "split": {"gpu": 3, "vcpu": 0.5, "gib": 0.25}},
 }
 
 

@@ -46,8 +46,10 @@ class Fleet:
         self.store = SettingsDocumentStore(table, clock=lambda: datetime.now(UTC))
         number = uuid4()
         self._sqs, sns = clients("sqs"), clients("sns")
-        self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{number}")["QueueUrl"]
-                        for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
+        self._queues = {
+            name: self._sqs.create_queue(QueueName=f"{name}-{number}")["QueueUrl"]
+            for name in ("hours", "backfill", "dead", "events")
+        }
         topic = sns.create_topic(Name=f"events-{number}")["TopicArn"]
         arn = self._sqs.get_queue_attributes(QueueUrl=self._queues["events"], AttributeNames=["QueueArn"])
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
@@ -293,8 +295,11 @@ def test_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_abandoned
             old = fleet.ledger.manifest("blue", hour)
             fleet.ledger.publish(
                 record(cluster="blue", hour=hour, status="incomplete"),
-                replacing=old, settings_version=1, now=at + timedelta(minutes=6), last_attempt=end,
-            )  # fmt: skip
+                replacing=old,
+                settings_version=1,
+                now=at + timedelta(minutes=6),
+                last_attempt=end,
+            )
         # The later hours are published, so that only this one is due.
         fleet.ledger.publish(
             record([line()], cluster="blue", hour=at), replacing=None, settings_version=1, now=at + HOUR

@@ -149,9 +149,8 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(ledger_table: Table) ->
             return at
 
         service = AttributeService(
-            system.store, system.ledger, system.rollups, system.reader, system.bus, pricer=system.pricer,
-            clock=clock,
-        )  # fmt: skip
+            system.store, system.ledger, system.rollups, system.reader, system.bus, pricer=system.pricer, clock=clock
+        )
         service.attribute(work)
         manifest = system.ledger.manifest("demo", HOUR)
         assert manifest is not None

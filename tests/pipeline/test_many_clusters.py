@@ -92,9 +92,12 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     arn = sqs.get_queue_attributes(QueueUrl=queues["events"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     bus = MessageBus(
-        hours_queue_url=queues["hours"], backfill_queue_url=queues["hours"], dead_letter_queue_url=queues["dead"],
-        events_topic_arn=topic, client=AwsClients(),
-    )  # fmt: skip
+        hours_queue_url=queues["hours"],
+        backfill_queue_url=queues["hours"],
+        dead_letter_queue_url=queues["dead"],
+        events_topic_arn=topic,
+        client=AwsClients(),
+    )
     store = SettingsDocumentStore(DynamoDBTable(table.client, table.name), clock=lambda: NOW)
     store.push(document(), author="me", now=NOW)
     ledger = FailingLedger(DynamoDBTable(*table))
@@ -135,8 +138,13 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
                 attribute.attribute(due[name(n)])
     manifests = {n: real.manifest(name(n), NEWEST) for n in around}
     assert {n: manifest and manifest.status for n, manifest in manifests.items()} == {
-        18: "complete", 19: "complete", AWAY: "incomplete", NO_ROLE: "incomplete", 22: "complete", 23: "complete",
-    }  # fmt: skip
+        18: "complete",
+        19: "complete",
+        AWAY: "incomplete",
+        NO_ROLE: "incomplete",
+        22: "complete",
+        23: "complete",
+    }
     for n, why in ((AWAY, "could not be reached"), (NO_ROLE, "is not authorized to perform: sts:AssumeRole")):
         manifest = manifests[n]
         assert manifest is not None
@@ -154,9 +162,12 @@ def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(e
     with answering((200, GOOD, {})) as server:
         for account, region in (("111122223333", "eu-central-1"), ("444455556666", "us-east-1")):
             prometheus = {
-                "url": f"http://127.0.0.1:{server.server_port}", "auth": "sigv4", "region": region,
-                "role_arn": f"arn:aws:iam::{account}:role/gpucost-query-metrics", "external_id": "shared",
-            }  # fmt: skip
+                "url": f"http://127.0.0.1:{server.server_port}",
+                "auth": "sigv4",
+                "region": region,
+                "role_arn": f"arn:aws:iam::{account}:role/gpucost-query-metrics",
+                "external_id": "shared",
+            }
             settings = parse_settings(
                 json.dumps(
                     {

@@ -24,9 +24,18 @@ from tests.sources.aws_prices import Aws, Offer, Point
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 COUNTS = {
-    "g4dn.xlarge": 1, "g4dn.12xlarge": 4, "g5.xlarge": 1, "g5.12xlarge": 4, "g5.48xlarge": 8, "g6.xlarge": 1,
-    "g6.12xlarge": 4, "p3.2xlarge": 1, "p3.8xlarge": 4, "p4d.24xlarge": 8, "p5.48xlarge": 8,
-}  # fmt: skip
+    "g4dn.xlarge": 1,
+    "g4dn.12xlarge": 4,
+    "g5.xlarge": 1,
+    "g5.12xlarge": 4,
+    "g5.48xlarge": 8,
+    "g6.xlarge": 1,
+    "g6.12xlarge": 4,
+    "p3.2xlarge": 1,
+    "p3.8xlarge": 4,
+    "p4d.24xlarge": 8,
+    "p5.48xlarge": 8,
+}
 """GPUs per instance, from the article's instance table."""
 TABLE = {
     "g4dn.xlarge": ("0.526", "0.158", "0.526", "0.158"),

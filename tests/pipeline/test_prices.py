@@ -29,11 +29,10 @@ def aws() -> Aws:
     aws = Aws(page=5)
     aws.points = [
         *every(5, G5, "us-east-1a", NOON - 95 * DAY, " ".join(f"0.{10 + number % 7}" for number in range(456))),
-        Point(P5, "us-east-1b", NOON - 30 * DAY, "20"), Point(P5, "eu-west-1a", NOON - 30 * DAY, "21"),
-    ]  # fmt: skip
-    aws.offers = [
-        Offer(G5, "us-east-1", "1.006"), Offer(P5, "us-east-1", "55.04"), Offer(P5, "eu-west-1", "60"),
-    ]  # fmt: skip
+        Point(P5, "us-east-1b", NOON - 30 * DAY, "20"),
+        Point(P5, "eu-west-1a", NOON - 30 * DAY, "21"),
+    ]
+    aws.offers = [Offer(G5, "us-east-1", "1.006"), Offer(P5, "us-east-1", "55.04"), Offer(P5, "eu-west-1", "60")]
     aws.shapes = {G5: gpus(1, 4, 16384), P5: gpus(8, 192, 2097152)}
     return aws
 
@@ -59,9 +58,13 @@ def test_types_in_use_are_fetched_once_per_region(system: PriceRefresh) -> None:
         "shapes": 2,
     }
     assert system.amounts(NOON) == {
-        ("spot", G5, "0.10"), ("spot", P5, "20"), ("spot", P5, "21"),
-        ("on-demand", G5, "1.006"), ("on-demand", P5, "55.04"), ("on-demand", P5, "60"),
-    }  # fmt: skip
+        ("spot", G5, "0.10"),
+        ("spot", P5, "20"),
+        ("spot", P5, "21"),
+        ("on-demand", G5, "1.006"),
+        ("on-demand", P5, "55.04"),
+        ("on-demand", P5, "60"),
+    }
     shapes = system.book.in_force(NOON, NOON + HOUR).shapes
     assert shapes == {G5: InstanceShape(G5, 1, 4, 16384), P5: InstanceShape(P5, 8, 192, 2097152)}
     assert [call for call in system.aws.calls if call[1] == "GetProducts"] == [("us-east-1", "GetProducts")] * 2
@@ -75,9 +78,8 @@ def test_node_without_pods_is_in_use(table: DynamoTable, aws: Aws) -> None:
     system.push()
     idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, 0, CapacityCosts())
     system.ledger.publish(
-        replace(record(hour=NOON - 2 * HOUR), nodes=(idle,)), replacing=None, settings_version=1,
-        now=datetime.now(UTC),
-    )  # fmt: skip
+        replace(record(hour=NOON - 2 * HOUR), nodes=(idle,)), replacing=None, settings_version=1, now=datetime.now(UTC)
+    )
     system.refresh()
     assert system.amounts(NOON) == {("spot", P5, "20"), ("on-demand", P5, "55.04")}
 
@@ -253,14 +255,16 @@ def test_failing_source_leaves_others_refreshed(system: PriceRefresh) -> None:
     system.aws.failing = {"DescribeSpotPriceHistory"}
     result = system.refresh()
     assert [failure.split(":")[0] for failure in result.failures] == [
-        "spot prices of eu-west-1", "spot prices of us-east-1",
-    ]  # fmt: skip
+        "spot prices of eu-west-1",
+        "spot prices of us-east-1",
+    ]
     assert ("on-demand", G5, "1.006") in system.amounts(NOON)
     system.aws.failing = {"eu-west-1"}
     result = system.refresh()
     assert [failure.split(":")[0] for failure in result.failures] == [
-        "spot prices of eu-west-1", "shapes prices of eu-west-1",
-    ]  # fmt: skip
+        "spot prices of eu-west-1",
+        "shapes prices of eu-west-1",
+    ]
     assert ("spot", G5, "0.10") in system.amounts(NOON)
 
 

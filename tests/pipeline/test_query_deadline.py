@@ -65,13 +65,19 @@ class Lambda(Context):
 def invoke(system: System, monkeypatch: pytest.MonkeyPatch, hours: int = 1, version: int = 1) -> None:
     """Deliver a message with the newest hours, and check that it is acknowledged in time."""
     message = HoursDue(
-        cluster="demo", first_hour=HOUR - timedelta(hours=hours - 1), hours=hours, settings_version=version,
-        origin="schedule", correlation_id="why",
-    )  # fmt: skip
+        cluster="demo",
+        first_hour=HOUR - timedelta(hours=hours - 1),
+        hours=hours,
+        settings_version=version,
+        origin="schedule",
+        correlation_id="why",
+    )
     record = {
-        "messageId": "1", "eventSource": "aws:sqs", "body": message.model_dump_json(),
+        "messageId": "1",
+        "eventSource": "aws:sqs",
+        "body": message.model_dump_json(),
         "attributes": {"ApproximateReceiveCount": "1"},
-    }  # fmt: skip
+    }
     context = Lambda()
     answer = app.handler({"Records": [record]}, context, container=Container(attribute_service=system.service))
     assert answer == {"batchItemFailures": []}
@@ -312,11 +318,15 @@ def test_review_queries_a_hanging_prometheus_once() -> None:
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
         service = ReviewService(
-            SettingsStub(stored), SmallLedger(""), reviews, FakePriceBook([]),  # type: ignore[arg-type]
+            SettingsStub(stored),  # type: ignore[arg-type]
+            SmallLedger(""),
+            reviews,  # type: ignore[arg-type]
+            FakePriceBook([]),
             gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: NOW),
             waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: NOW),
-            PrometheusDisruption, clock=lambda: NOW,
-        )  # fmt: skip
+            PrometheusDisruption,
+            clock=lambda: NOW,
+        )
         assert (
             elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: SPARE_SECONDS))
             < BUSY

@@ -199,10 +199,15 @@ def test_labels_of_nodes_that_are_missing_follow_from_the_missing_metric(reports
     (finding,) = further(reports, "no-node-labels")
     labels = {check.name.removeprefix("node label ").partition(" or ")[0] for check in finding.consequences}
     assert labels == {
-        "node.kubernetes.io/instance-type", "karpenter.sh/capacity-type", "topology.kubernetes.io/zone",
-        "karpenter.sh/nodepool", "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/gpu.replicas",
+        "node.kubernetes.io/instance-type",
+        "karpenter.sh/capacity-type",
+        "topology.kubernetes.io/zone",
+        "karpenter.sh/nodepool",
+        "nvidia.com/gpu.product",
+        "nvidia.com/gpu.count",
+        "nvidia.com/gpu.replicas",
         "nvidia.com/gpu.sharing-strategy",
-    }  # fmt: skip
+    }
 
 
 def test_pods_without_phases_hold_no_gpus_after_they_completed(reports: dict[str, ClusterReport]) -> None:

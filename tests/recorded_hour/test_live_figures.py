@@ -26,9 +26,16 @@ FIRST = -5
 """Minute, relative to the hour, at which the rules start to run."""
 LAG_HOURS = 1.5 / 60
 """A scrape every half minute and an evaluation every minute."""
-READ = ("kube_pod_container_resource_requests", "kube_pod_init_container", "kube_pod_status_phase",
-        "kube_node_info", "kube_node_labels", "kube_node_status", "kube_namespace_labels",
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE")  # fmt: skip
+READ = (
+    "kube_pod_container_resource_requests",
+    "kube_pod_init_container",
+    "kube_pod_status_phase",
+    "kube_node_info",
+    "kube_node_labels",
+    "kube_node_status",
+    "kube_namespace_labels",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+)
 
 
 @pytest.fixture(scope="module")

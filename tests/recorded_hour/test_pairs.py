@@ -27,10 +27,7 @@ SINGLE: Mapping[str, Transform] = {
     "ambiguous": ambiguous,
     "without-cpus": without_capacity_of_cpus,
 }
-ALIKE = (
-    {"no-node-labels", "no-node-labels-no-slots", "ambiguous", "without-cpus"},
-    {"every-minute", "two-replicas"},
-)
+ALIKE = ({"no-node-labels", "no-node-labels-no-slots", "ambiguous", "without-cpus"}, {"every-minute", "two-replicas"})
 """Of each set, only one is taken away at a time: they are ways to lack the same."""
 PAIRS = [
     (first, second) for first, second in combinations(SINGLE, 2) if not any({first, second} <= alike for alike in ALIKE)

@@ -6,11 +6,21 @@ from tests.recorded_hour.recording import RecordedSeries, Transform, true_nodes
 
 KSM, DCGM, NEURON = "kube-state-metrics", "dcgm-exporter", "neuron-monitor"
 READ = (
-    "kube_pod_container_resource_requests", "kube_pod_init_container", "kube_pod_status_phase", "kube_pod_owner",
-    "kube_pod_resourceclaim_info", "kube_pod_completion_time", "kube_pod_status_scheduled_time", "kube_node",
-    "kube_replicaset_owner", "kube_job_owner", "kube_namespace_labels", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "neuroncore_",
+    "kube_pod_container_resource_requests",
+    "kube_pod_init_container",
+    "kube_pod_status_phase",
+    "kube_pod_owner",
+    "kube_pod_resourceclaim_info",
+    "kube_pod_completion_time",
+    "kube_pod_status_scheduled_time",
+    "kube_node",
+    "kube_replicaset_owner",
+    "kube_job_owner",
+    "kube_namespace_labels",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+    "neuroncore_",
     "up",
-)  # fmt: skip
+)
 
 
 def without_families(*names: str) -> Transform:

@@ -137,15 +137,30 @@ def test_sam_packages_the_archive(unzipped: Path, tmp_path: Path, region: str) -
         bucket.create_bucket(Bucket="artifacts", CreateBucketConfiguration={"LocationConstraint": REGION})
         done = subprocess.run(
             [
-                REPOSITORY / ".tools/sam/bin/sam", "package", "--template-file", "template.yaml",
-                "--s3-bucket", "artifacts", "--region", region, "--output-template-file", tmp_path / "packaged.yaml",
+                REPOSITORY / ".tools/sam/bin/sam",
+                "package",
+                "--template-file",
+                "template.yaml",
+                "--s3-bucket",
+                "artifacts",
+                "--region",
+                region,
+                "--output-template-file",
+                tmp_path / "packaged.yaml",
             ],
-            cwd=folder, capture_output=True, text=True, check=False,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
             env={
-                **os.environ, "AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test",
-                "AWS_SECRET_ACCESS_KEY": "test", "SAM_CLI_TELEMETRY": "0", "HOME": str(tmp_path),
+                **os.environ,
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test",
+                "SAM_CLI_TELEMETRY": "0",
+                "HOME": str(tmp_path),
             },
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         packaged = yaml_parse((tmp_path / "packaged.yaml").read_text())
         uris = [uri for body in packaged["Resources"].values() for uri in uploaded_uris(body.get("Properties", {}))]

@@ -38,8 +38,10 @@ def test_distributions_contain_the_license(tmp_path: Path) -> None:
     assert names == {"LICENSE", "NOTICE", "THIRD_PARTY_NOTICES"}
     subprocess.run(
         [REPOSITORY / ".venv" / "bin" / "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
-        cwd=REPOSITORY, check=True, capture_output=True,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         files = {name.rpartition("/licenses/")[2] for name in archive.namelist() if "/licenses/" in name}

@@ -42,9 +42,17 @@ def test_no_development_tool_is_listed() -> None:
 
 @pytest.mark.parametrize(
     "license_name",
-    ["MIT", "Apache-2.0", "MPL-2.0", "MIT OR AFL-2.1", "(MIT OR GPL-3.0)", "Apache Software License; BSD License",
-     "BSD-3-Clause AND MIT", "MIT License; MIT No Attribution License (MIT-0)"],
-)  # fmt: skip
+    [
+        "MIT",
+        "Apache-2.0",
+        "MPL-2.0",
+        "MIT OR AFL-2.1",
+        "(MIT OR GPL-3.0)",
+        "Apache Software License; BSD License",
+        "BSD-3-Clause AND MIT",
+        "MIT License; MIT No Attribution License (MIT-0)",
+    ],
+)
 def test_permissive_license_is_allowed(license_name: str) -> None:
     assert is_allowed(license_name)
 

@@ -61,13 +61,15 @@ def test_kubernetes_is_the_version_that_objects_are_checked_against() -> None:
         ("eksctl", VERSIONS["eksctl"]["version"]),
         ("Karpenter", VERSIONS["charts"]["karpenter"]["version"]),
         ("NVIDIA GPU Operator", VERSIONS["charts"]["gpu_operator"]["version"]),
-        ("dcgm-exporter",
-         f"{VERSIONS['images']['dcgm_exporter']['tag']} (chart {VERSIONS['charts']['dcgm_exporter']['version']})"),
+        (
+            "dcgm-exporter",
+            f"{VERSIONS['images']['dcgm_exporter']['tag']} (chart {VERSIONS['charts']['dcgm_exporter']['version']})",
+        ),
         ("kube-state-metrics", f"chart {VERSIONS['charts']['kube_state_metrics']['version']}"),
         ("OpenTelemetry collector", VERSIONS["images"]["opentelemetry_collector"]["image"].rpartition(":")[2]),
         ("Prometheus agent", VERSIONS["images"]["prometheus"]["image"].rpartition(":")[2]),
     ],
-)  # fmt: skip
+)
 def test_version_is_rendered(component: str, versions: str) -> None:
     assert MATRIX[component] == versions
 

@@ -18,10 +18,7 @@ ACTIONLINT = REPOSITORY / "lint" / "workflows" / "node_modules" / ".bin" / "node
 CRYPTO = REPOSITORY / "lint" / "workflows" / "crypto.cjs"
 ZIZMOR = REPOSITORY / ".tools" / "release" / "bin" / "zizmor"
 PINNED = re.compile(r"uses: ([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # v\d+\.\d+\.\d+$")
-WRITES = {
-    ("release.yml", "pypi"): {"id-token"},
-    ("release.yml", "github"): {"attestations", "contents", "id-token"},
-}
+WRITES = {("release.yml", "pypi"): {"id-token"}, ("release.yml", "github"): {"attestations", "contents", "id-token"}}
 """Jobs that may write, and what."""
 
 

@@ -58,8 +58,15 @@ def test_both_karpenter_metric_versions_and_quotas_are_recorded(
             labels: dict[str, Any] = {"namespace": "ml", "resourcequota": "gpus", "type": kind, "instance": instance}
             seen.add("kube_resourcequota", value=value, resource=f"requests.{GPU}", **labels)
         # Where the scrape's own namespace took the name:
-        seen.add("kube_resourcequota", value=value, namespace="kube-system", exported_namespace="cv", resourcequota="q",
-                 resource=f"requests.{GPU}", type=kind)  # fmt: skip
+        seen.add(
+            "kube_resourcequota",
+            value=value,
+            namespace="kube-system",
+            exported_namespace="cv",
+            resourcequota="q",
+            resource=f"requests.{GPU}",
+            type=kind,
+        )
         seen.add(
             "kube_resourcequota", value=9, namespace="ml", resource="requests.cpu", resourcequota="gpus", type=kind
         )

@@ -99,7 +99,7 @@ class Case:
             idle=self.idle,
             limit=self.limit,
             cursor=cursor,
-        )  # fmt: skip
+        )
 
 
 @st.composite

@@ -74,16 +74,7 @@ def drip_gzip(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [
-        Exchange.hang,
-        drip_status,
-        drip_header,
-        drip_continues,
-        drip_body,
-        drip_chunk,
-        drip_chunk_size,
-        drip_gzip,
-    ],
+    [Exchange.hang, drip_status, drip_header, drip_continues, drip_body, drip_chunk, drip_chunk_size, drip_gzip],
 )
 def test_exchange_ends_at_deadline(script: Callable[[Exchange], None]) -> None:
     with raw_server(script) as server, pytest.raises(REQUEST_ERRORS) as failure:
@@ -236,14 +227,7 @@ def test_connection_is_reused_until_it_is_closed() -> None:
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "minimum", "maximum"),
-    [
-        ("7", 7, 7),
-        (" 0 ", 0, 0),
-        ("9" * 400, 1e300, float("inf")),
-    ],
-)
+@pytest.mark.parametrize(("text", "minimum", "maximum"), [("7", 7, 7), (" 0 ", 0, 0), ("9" * 400, 1e300, float("inf"))])
 def test_retry_after_is_a_number_of_seconds(text: str, minimum: float, maximum: float) -> None:
     seconds = retry_after({"Retry-After": text})
     assert seconds is not None
@@ -265,10 +249,7 @@ def test_invalid_retry_after_is_ignored(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "reason"),
-    [
-        ("http://127.0.0.1:9", "connection refused"),
-        ("http://no-such-host.invalid", "its host name cannot be resolved"),
-    ],
+    [("http://127.0.0.1:9", "connection refused"), ("http://no-such-host.invalid", "its host name cannot be resolved")],
 )
 def test_failed_connections_are_described(url: str, reason: str) -> None:
     with pytest.raises(REQUEST_ERRORS) as failure:

@@ -64,16 +64,21 @@ def read_from_topic_of_alerts(message: dict[str, Any]) -> None:
         (read_from_topic, PUBLISHED, "hour", "2026-11-19T09:00:00Z", "2030-01-01T00:00:00Z"),
         (read_from_topic, TICK, "scheduled_time", SKEWED, "2030-01-01T00:00:00Z"),
         (
-            read_from_topic, TICK, "clusters",
+            read_from_topic,
+            TICK,
+            "clusters",
             [{**STATE, "last_complete_hour": "2026-11-19T09:00:00Z"}],
             [{**STATE, "last_complete_hour": "2026-11-19T10:00:00Z"}],
         ),
         (
-            read_from_topic_of_alerts, {"kind": "amp-alerts"}, "alerts",
-            [{"status": "firing", "startsAt": SKEWED}], [{"status": "firing", "startsAt": "2030-01-01T00:00:00Z"}],
+            read_from_topic_of_alerts,
+            {"kind": "amp-alerts"},
+            "alerts",
+            [{"status": "firing", "startsAt": SKEWED}],
+            [{"status": "firing", "startsAt": "2030-01-01T00:00:00Z"}],
         ),
     ],
-)  # fmt: skip
+)
 def test_time_in_the_future_is_refused(
     read: Any, message: dict[str, Any], field: str, latest: Any, too_late: Any
 ) -> None:

@@ -12,9 +12,13 @@ from gpucost.runtime.messaging import MessageBus
 from gpucost_devstack.aws import local_client, running_aws
 
 DUE = HoursDue(
-    cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",
+    cluster="c",
+    first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC),
+    hours=3,
+    settings_version=1,
+    origin="schedule",
     correlation_id="w",
-)  # fmt: skip
+)
 ACCEPTED = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}
 
 
@@ -22,9 +26,12 @@ ACCEPTED = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}
 def test_refused_messages_are_sent_again_up_to_three_times(refusals: int) -> None:
     client = boto3.client("sqs", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     bus = MessageBus(
-        hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t",
+        hours_queue_url="h",
+        backfill_queue_url="b",
+        dead_letter_queue_url="d",
+        events_topic_arn="t",
         client=lambda _: client,
-    )  # fmt: skip
+    )
     accepted = [ACCEPTED]
     refused = [{"Id": "1", "SenderFault": False, "Code": "InternalError"}]
     with Stubber(client) as stub:
@@ -47,9 +54,12 @@ def test_backlog_counts_waiting_and_received_messages() -> None:
         sqs = local_client("sqs", endpoint)
         hours, backfill = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("hours", "backfill"))
         bus = MessageBus(
-            hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t",
+            hours_queue_url=hours,
+            backfill_queue_url=backfill,
+            dead_letter_queue_url="d",
+            events_topic_arn="t",
             client=lambda _: sqs,
-        )  # fmt: skip
+        )
         bus.send_due([DUE.model_copy(update={"origin": "backfill"})] * 12)
         (received,) = sqs.receive_message(QueueUrl=backfill, MaxNumberOfMessages=1)["Messages"]
         assert (bus.backlog("backfill"), bus.backlog("schedule")) == (12, 0)

@@ -48,10 +48,7 @@ def test_all_keys() -> None:
         ),
         ("database: b, table: t, format: focus", "pricing.cur.format: must be 'cur2', 'focus-1.0' or"),
         ("database: b, table: t, format: focus-1.2, amount: amortized", "amount is only allowed with format: cur2"),
-        (
-            "database: b, table: t, blend: pods",
-            "pricing.cur.blend: must be 'none', 'instance_type'",
-        ),
+        ("database: b, table: t, blend: pods", "pricing.cur.blend: must be 'none', 'instance_type'"),
         (
             "database: b, table: t, unused_commitments_to: nowhere",
             "unused_commitments_to needs one of the clusters demo",

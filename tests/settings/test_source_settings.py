@@ -17,9 +17,13 @@ def sources(text: str) -> TrustedSeries:
 
 
 def test_matchers_apply_to_metrics_of_their_source_only() -> None:
-    queries = Queries({"cluster": "a"}, [], trusted_series=sources(
-        '{kube_state_metrics: {job: ksm, namespace: "kube-system"}, dcgm_exporter: {job: [dcgm, "dcgm.dra"]}}'
-    ))  # fmt: skip
+    queries = Queries(
+        {"cluster": "a"},
+        [],
+        trusted_series=sources(
+            '{kube_state_metrics: {job: ksm, namespace: "kube-system"}, dcgm_exporter: {job: [dcgm, "dcgm.dra"]}}'
+        ),
+    )
     assert queries.series_selector("kube_node_info") == 'kube_node_info{cluster="a",job="ksm",namespace="kube-system"}'
     assert queries.series_selector("DCGM_FI_DEV_FB_USED") == 'DCGM_FI_DEV_FB_USED{cluster="a",job=~"dcgm|dcgm\\\\.dra"}'
     assert queries.series_selector("karpenter_nodepools_limit") == 'karpenter_nodepools_limit{cluster="a"}'

@@ -147,10 +147,16 @@ class Aws:
         rows = []
         for offer in self.offers:
             attributes = {
-                "instanceType": offer.instance_type, "regionCode": offer.region, "operatingSystem": offer.system,
-                "tenancy": "Shared", "capacitystatus": "Used", "preInstalledSw": "NA",
-                "licenseModel": "No License required", "marketoption": offer.market, **offer.more,
-            }  # fmt: skip
+                "instanceType": offer.instance_type,
+                "regionCode": offer.region,
+                "operatingSystem": offer.system,
+                "tenancy": "Shared",
+                "capacitystatus": "Used",
+                "preInstalledSw": "NA",
+                "licenseModel": "No License required",
+                "marketoption": offer.market,
+                **offer.more,
+            }
             if offer.service != "AmazonEC2":
                 attributes = {"instanceType": offer.instance_type, "regionCode": offer.region, **offer.more}
             if offer.service == params["ServiceCode"] and all(
@@ -175,19 +181,28 @@ def _product(offer: Offer, attributes: dict[str, str]) -> dict[str, Any]:
     """A product in the format aws_v1 of GetProducts."""
     sku = f"SKU{abs(hash((offer.instance_type, offer.region))) % 10**6}"
     dimension = {
-        "unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": [],
-        "rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7", "pricePerUnit": {offer.currency: f"{offer.amount}"},
+        "unit": "Hrs",
+        "beginRange": "0",
+        "endRange": "Inf",
+        "appliesTo": [],
+        "rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7",
+        "pricePerUnit": {offer.currency: f"{offer.amount}"},
         "description": f"${offer.amount} per On Demand {offer.system} {offer.instance_type} Instance Hour",
-    }  # fmt: skip
+    }
     term = {
-        "priceDimensions": {f"{sku}.JRTCKXETXF.6YS6EN2CT7": dimension}, "sku": sku, "effectiveDate": offer.since,
-        "offerTermCode": "JRTCKXETXF", "termAttributes": {},
-    }  # fmt: skip
+        "priceDimensions": {f"{sku}.JRTCKXETXF.6YS6EN2CT7": dimension},
+        "sku": sku,
+        "effectiveDate": offer.since,
+        "offerTermCode": "JRTCKXETXF",
+        "termAttributes": {},
+    }
     return {
         "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
-        "serviceCode": offer.service, "version": "20261118", "publicationDate": "2026-11-18T00:00:00Z",
+        "serviceCode": offer.service,
+        "version": "20261118",
+        "publicationDate": "2026-11-18T00:00:00Z",
         "terms": {"OnDemand": {f"{sku}.JRTCKXETXF": term}},
-    }  # fmt: skip
+    }
 
 
 def gpus(count: int, vcpus: int, mib: int, kind: str = "GpuInfo") -> dict[str, Any]:

@@ -15,10 +15,21 @@ from tests.golden import fixtures
 from tests.golden.scenarios.fleet import BASE
 
 CLUSTERS = (
-    "hami-quarters", "hami-old-names-with-cores", "processes-several", "energy-idle", "worked-example",
-    "claims-dynamic-mig-on-premises", "mix-vgpus-3", "runai-reservation", "neuron-inf2", "amd-cpx-labeled",
-    "mig-mixed-a30", "sharer-labels-flip", "gpu-passed-on-in-a-short-gap", "pod-over-hours",
-)  # fmt: skip
+    "hami-quarters",
+    "hami-old-names-with-cores",
+    "processes-several",
+    "energy-idle",
+    "worked-example",
+    "claims-dynamic-mig-on-premises",
+    "mix-vgpus-3",
+    "runai-reservation",
+    "neuron-inf2",
+    "amd-cpx-labeled",
+    "mig-mixed-a30",
+    "sharer-labels-flip",
+    "gpu-passed-on-in-a-short-gap",
+    "pod-over-hours",
+)
 """Recorded clusters with few series, which together need every reader."""
 NOW = BASE + 5 * HOUR
 Document = dict[str, Any]
@@ -28,9 +39,27 @@ _WORD = re.compile(r"\w{4,}")
 _CLUSTER = re.compile(r'cluster=\\*"([^"\\]+)')
 WRONG_TYPES: tuple[Any, ...] = (None, True, 0, -1, 1e300, 10**30, 1795086000.123, [], [1], {}, {"a": 1})
 TEXTS = (
-    "", "NaN", "+Inf", "-Inf", "1e-999999999", "1e308", "-1", "x" * 5000, "9" * 400, "0x1", "\ud800", "a\nb", "1e-330",
-    "nvidia_com_gpu", "<none>", "0", "1", "2.5", "1e15", "1795086000",
-)  # fmt: skip
+    "",
+    "NaN",
+    "+Inf",
+    "-Inf",
+    "1e-999999999",
+    "1e308",
+    "-1",
+    "x" * 5000,
+    "9" * 400,
+    "0x1",
+    "\ud800",
+    "a\nb",
+    "1e-330",
+    "nvidia_com_gpu",
+    "<none>",
+    "0",
+    "1",
+    "2.5",
+    "1e15",
+    "1795086000",
+)
 
 
 class RecordedAnswers:

@@ -24,9 +24,21 @@ from tests.bill_export import NOW, DuckDbBill, athena_rows, cur_settings, run
 NOVEMBER, DECEMBER = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 ROW = (
-    "instance", "2026-11-19T10:00:00Z", "2026-11-19T11:00:00Z", "111122223333", "eu-central-1", "i-0a", "p5.48xlarge",
-    "on-demand", "RunInstances", "1.000000000000", "55.040000000000", "USD", "0", "",
-)  # fmt: skip
+    "instance",
+    "2026-11-19T10:00:00Z",
+    "2026-11-19T11:00:00Z",
+    "111122223333",
+    "eu-central-1",
+    "i-0a",
+    "p5.48xlarge",
+    "on-demand",
+    "RunInstances",
+    "1.000000000000",
+    "55.040000000000",
+    "USD",
+    "0",
+    "",
+)
 LOCATION = "s3://billing-results/athena/"
 
 
@@ -122,9 +134,7 @@ def test_reader_waits_for_the_query_and_reads_all_pages() -> None:
 
 def test_output_location_may_come_from_the_workgroup() -> None:
     athena = Stubbed(cur_settings(workgroup="finops"))
-    athena.start(
-        {"QueryString": ANY, "QueryExecutionContext": {"Database": "billing"}, "WorkGroup": "finops"},
-    )
+    athena.start({"QueryString": ANY, "QueryExecutionContext": {"Database": "billing"}, "WorkGroup": "finops"})
     athena.status("SUCCEEDED")
     athena.bill.read(NOVEMBER, DECEMBER)
     athena.stub.assert_no_pending_responses()

@@ -162,10 +162,12 @@ def test_nodes_of_hyperpod_have_the_product_code_of_sagemaker(tmp_path: Path, fo
     others = [
         replace(node, usage_type=usage_type)
         for usage_type in (
-            "USE1-Cluster:VolumeUsage.gp2", "USE1-ReservedCluster:ml.p4d.24xlarge", "USE1-Train:ml.p4d.24xlarge",
+            "USE1-Cluster:VolumeUsage.gp2",
+            "USE1-ReservedCluster:ml.p4d.24xlarge",
+            "USE1-Train:ml.p4d.24xlarge",
             "USE1-Cluster:ml.c5.4xlarge",
         )
-    ]  # fmt: skip
+    ]
     lines = read(tmp_path, form, [node, replace(node, quantity=Decimal("0.5")), named, *others])
     assert [(line.resource_id, line.instance_type, line.region, line.capacity_type) for line in lines] == [
         ("i-0f190b8fa232cef49", "ml.g5.8xlarge", "us-east-1", "on-demand"),
@@ -188,9 +190,7 @@ def test_empty_net_columns_do_not_make_nodes_free(tmp_path: Path, unfilled: Deci
         reserved_instance_fee(RI, "p4d.24xlarge", NOVEMBER, unused="140", unused_hours="10"),
     ]
     lines = read(tmp_path, EVERY[1], [replace(item, net_amortized_cost=unfilled) for item in items])
-    assert {line.resource_id: line.amount for line in lines} == {
-        "i-0a": 55, "i-0b": 30, "i-0c": 14, PLAN: 20, RI: 140,
-    }  # fmt: skip
+    assert {line.resource_id: line.amount for line in lines} == {"i-0a": 55, "i-0b": 30, "i-0c": 14, PLAN: 20, RI: 140}
 
 
 @each_statement
@@ -214,8 +214,10 @@ def test_license_fee_of_a_capacity_block_names_its_reservation(tmp_path: Path, f
     (line,) = read(tmp_path, form, [licence])
     assert line.amount == Decimal("0.13")
     assert (line.capacity_type, line.reservation_id) == {
-        "cur2": ("capacity-block", "cr-0bbb"), "focus-1.0": ("on-demand", ""), "focus-1.2": ("reserved", "cr-0bbb"),
-    }[form["format"]]  # fmt: skip
+        "cur2": ("capacity-block", "cr-0bbb"),
+        "focus-1.0": ("on-demand", ""),
+        "focus-1.2": ("reserved", "cr-0bbb"),
+    }[form["format"]]
 
 
 def test_capacity_block_without_type_column_is_recognized_by_its_price(tmp_path: Path) -> None:
@@ -322,13 +324,26 @@ def test_lines_are_sorted_by_time(tmp_path: Path, form: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("instance_type", "is_read"),
     [
-        ("p4de.24xlarge", True), ("p6-b200.48xlarge", True), ("g6e.xlarge", True), ("gr6.4xlarge", True),
-        ("g6f.large", True), ("gr6f.4xlarge", True),
-        ("g5g.xlarge", True), ("trn2.48xlarge", True), ("inf2.xlarge", True), ("dl1.24xlarge", True),
-        ("m5.large", False), ("r7g.xlarge", False), ("c5n.18xlarge", False), ("i4g.large", False),
-        ("hpc7g.16xlarge", False), ("mac2.metal", False), ("d3.xlarge", False), ("t4g.small", False),
+        ("p4de.24xlarge", True),
+        ("p6-b200.48xlarge", True),
+        ("g6e.xlarge", True),
+        ("gr6.4xlarge", True),
+        ("g6f.large", True),
+        ("gr6f.4xlarge", True),
+        ("g5g.xlarge", True),
+        ("trn2.48xlarge", True),
+        ("inf2.xlarge", True),
+        ("dl1.24xlarge", True),
+        ("m5.large", False),
+        ("r7g.xlarge", False),
+        ("c5n.18xlarge", False),
+        ("i4g.large", False),
+        ("hpc7g.16xlarge", False),
+        ("mac2.metal", False),
+        ("d3.xlarge", False),
+        ("t4g.small", False),
     ],
-)  # fmt: skip
+)
 def test_only_accelerated_families_are_read(tmp_path: Path, instance_type: str, is_read: bool) -> None:
     lines = read(tmp_path, EVERY[0], [on_demand("i-0a", instance_type, HOUR, "1")])
     assert [line.instance_type for line in lines] == ([instance_type] if is_read else [])

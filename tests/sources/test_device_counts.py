@@ -32,20 +32,13 @@ def test_equal_counts_of_an_exporter_are_read_once() -> None:
 
 
 def test_counts_are_compared_within_each_hour() -> None:
-    series = [
-        counted("n1:9400", "60", AT),
-        counted("n1:9400", "59", LATER),
-        counted("n2:9400", "60", AT, LATER),
-    ]
+    series = [counted("n1:9400", "60", AT), counted("n1:9400", "59", LATER), counted("n2:9400", "60", AT, LATER)]
     assert instances_with_uneven_counts(series) == set()
     assert uniform_counts(rows_at(series, LATER)) == {(BUSY, "dcgm|/n1:9400"): 59, (BUSY, "dcgm|/n2:9400"): 60}
 
 
 def test_counts_are_compared_within_each_prometheus_replica() -> None:
-    series = [
-        counted("n1:9400", "60", prometheus_replica="a"),
-        counted("n1:9400", "58", prometheus_replica="b"),
-    ]
+    series = [counted("n1:9400", "60", prometheus_replica="a"), counted("n1:9400", "58", prometheus_replica="b")]
     assert instances_with_uneven_counts(series) == set()
     assert uniform_counts(rows_at(series, AT)) == {(BUSY, "dcgm|a/n1:9400"): 60, (BUSY, "dcgm|b/n1:9400"): 58}
 

@@ -55,7 +55,7 @@ def test_sum_and_count_of_a_device_form_a_single_series() -> None:
         (table(75), FASTER_AT_FIRST, set()),
     ],
     ids=["pod of a part of the hour", "missing sample", "above full use", "not a number", "changed interval"],
-)  # fmt: skip
+)
 def test_incomplete_or_implausible_devices_need_raw_samples(
     device_table: DeviceTable, scrapes: Scrapes, partial_pods: set[tuple[str, str]]
 ) -> None:

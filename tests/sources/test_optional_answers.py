@@ -80,8 +80,9 @@ def test_fractions_that_are_too_large_leave_costs_complete(answers: RecordedAnsw
     assert record.totals is not None
     assert without.totals is not None
     assert (record.status, record.totals.capacity and record.totals.capacity.node_cost_usd) == (
-        "complete", without.totals.capacity and without.totals.capacity.node_cost_usd,
-    )  # fmt: skip
+        "complete",
+        without.totals.capacity and without.totals.capacity.node_cost_usd,
+    )
     assert "fractions of reserved GPUs are unknown" in record.notes[0]
 
 

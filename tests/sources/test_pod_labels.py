@@ -47,9 +47,11 @@ def test_label_of_a_namespace_that_kube_state_metrics_would_report_is_left_out_w
         return {"namespace": name, **target, **labels}, Decimal(1)
 
     labels = table(
-        namespace("near", KSM, label_team="victim"), namespace("team", KSM),
-        namespace("team", FORGED, label_team="victim"), stat="namespace",
-    )  # fmt: skip
+        namespace("near", KSM, label_team="victim"),
+        namespace("team", KSM),
+        namespace("team", FORGED, label_team="victim"),
+        stat="namespace",
+    )
     assert labels.of_namespace("team") == {}
     assert labels.of_namespace("near") == {"label_team": "victim"}
     assert len(labels.notes) == 1

@@ -46,12 +46,14 @@ def test_spot_price_is_valid_until_the_next_price(zone_ids: bool) -> None:
         ("use1-az6", NOON - 5 * HOUR, NOON - HOUR, "0.29"),
         ("use1-az6", NOON - HOUR, TOMORROWS_END, "0.33"),
         ("use1-az1", NOON - 90 * HOUR, TOMORROWS_END, "0.20"),
-    }  # fmt: skip
+    }
     assert {(price.source, price.unit, price.currency, price.fetched_at) for price in prices} == {
         ("spot", "node-hour", "USD", NOON)
     }
-    assert all(price.applies_to["capacity_type"] == "spot" and price.applies_to["operating_system"] == "linux"
-               for price in prices)  # fmt: skip
+    assert all(
+        price.applies_to["capacity_type"] == "spot" and price.applies_to["operating_system"] == "linux"
+        for price in prices
+    )
     history = [call for call in aws.calls if call[1] == "DescribeSpotPriceHistory"]
     assert len(history) == 3, "five points in pages of two: one chain"
     assert len(aws.calls) - len(history) == (0 if zone_ids else 1), "zones are requested once, if their ids are missing"
@@ -61,8 +63,10 @@ def test_all_types_of_a_region_are_read_and_others_left_out() -> None:
     aws = Aws()
     for kind in range(50):
         aws.points += every(3, f"g{kind}.xlarge", "us-east-1a", NOON - 9 * HOUR, "1 2 3")
-    aws.points += [Point("g5.xlarge", "us-east-1a", NOON - HOUR, "9", "Windows"),
-                   Point("m5.large", "us-east-1a", NOON - HOUR, "9")]  # fmt: skip
+    aws.points += [
+        Point("g5.xlarge", "us-east-1a", NOON - HOUR, "9", "Windows"),
+        Point("m5.large", "us-east-1a", NOON - HOUR, "9"),
+    ]
     prices = spot(aws, [f"g{kind}.xlarge" for kind in range(50)])
     assert len(prices) == 150
     assert len(aws.calls) == 2
@@ -219,8 +223,17 @@ def test_shapes_equal_ec2s_documentation(monkeypatch: pytest.MonkeyPatch) -> Non
     """moto has EC2's own catalog. The expected numbers are from AWS's pages about instance types."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    types = ["p5.48xlarge", "p4d.24xlarge", "g5.xlarge", "inf1.xlarge", "trn1.2xlarge", "m5.large", "nope.large",
-              "g6f.large", "gr6f.4xlarge"]  # fmt: skip
+    types = [
+        "p5.48xlarge",
+        "p4d.24xlarge",
+        "g5.xlarge",
+        "inf1.xlarge",
+        "trn1.2xlarge",
+        "m5.large",
+        "nope.large",
+        "g6f.large",
+        "gr6f.4xlarge",
+    ]
     with mock_aws():
         catalogue = Ec2InstanceTypes(lambda service, region: boto3.client(service, region_name=region))  # type: ignore[call-overload]
         shapes = {shape.instance_type: shape for shape in catalogue.fetch("us-east-1", types)}
@@ -246,21 +259,37 @@ def test_older_accelerators_count_once() -> None:
 
 @pytest.mark.parametrize(
     ("zone", "region"),
-    [("us-east-1a", "us-east-1"), ("ap-northeast-2c", "ap-northeast-2"), ("us-gov-west-1b", "us-gov-west-1"),
-     ("us-west-2-lax-1a", "us-west-2"), ("us-east-1-wl1-bos-wlz-1", "us-east-1"), ("", ""), ("rack-7", ""),
-     ("westeurope-1", "")],
-)  # fmt: skip
+    [
+        ("us-east-1a", "us-east-1"),
+        ("ap-northeast-2c", "ap-northeast-2"),
+        ("us-gov-west-1b", "us-gov-west-1"),
+        ("us-west-2-lax-1a", "us-west-2"),
+        ("us-east-1-wl1-bos-wlz-1", "us-east-1"),
+        ("", ""),
+        ("rack-7", ""),
+        ("westeurope-1", ""),
+    ],
+)
 def test_region_of_a_zone(zone: str, region: str) -> None:
     assert region_of(zone) == region
 
 
 @pytest.mark.parametrize(
     ("zone_id", "region"),
-    [("use1-az4", "us-east-1"), ("apne2-az1", "ap-northeast-2"), ("apse1-az3", "ap-southeast-1"),
-     ("aps1-az1", "ap-south-1"), ("euc1-az2", "eu-central-1"), ("cnnw1-az1", "cn-northwest-1"),
-     ("cnn1-az1", "cn-north-1"), ("usgw1-az1", "us-gov-west-1"), ("usw2-lax1-az1", "us-west-2"), ("", ""),
-     ("rack", "")],
-)  # fmt: skip
+    [
+        ("use1-az4", "us-east-1"),
+        ("apne2-az1", "ap-northeast-2"),
+        ("apse1-az3", "ap-southeast-1"),
+        ("aps1-az1", "ap-south-1"),
+        ("euc1-az2", "eu-central-1"),
+        ("cnnw1-az1", "cn-northwest-1"),
+        ("cnn1-az1", "cn-north-1"),
+        ("usgw1-az1", "us-gov-west-1"),
+        ("usw2-lax1-az1", "us-west-2"),
+        ("", ""),
+        ("rack", ""),
+    ],
+)
 def test_region_of_a_zone_id(zone_id: str, region: str) -> None:
     assert region_of_zone_id(zone_id) == region
 

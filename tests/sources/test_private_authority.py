@@ -23,9 +23,16 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 EMPTY = b'{"status": "success", "data": {"resultType": "matrix", "result": []}}'
 VALID = timedelta(days=2)
 _SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
-    key_agreement=False, key_cert_sign=True, crl_sign=False, encipher_only=False, decipher_only=False,
-)  # fmt: skip
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
@@ -88,11 +95,18 @@ def test_only_a_server_of_a_named_authority_is_trusted(tmp_path: Path) -> None:
                 connect(cluster(url, untrusted)).query_range("up", HOUR, HOUR)
 
 
-@pytest.mark.parametrize(("url", "certificates", "message"), [
-    ("http://127.0.0.1:9090", Authority("company").pem, "ca_certificates is only allowed with an https address"),
-    ("https://mimir.corp", "own.pem", "has no readable certificate. Write the text from -----BEGIN CERTIFICATE-----"),
-    ("https://mimir.corp", "-----BEGIN PRIVATE KEY-----", "has a private key, which must not be in the settings"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "certificates", "message"),
+    [
+        ("http://127.0.0.1:9090", Authority("company").pem, "ca_certificates is only allowed with an https address"),
+        (
+            "https://mimir.corp",
+            "own.pem",
+            "has no readable certificate. Write the text from -----BEGIN CERTIFICATE-----",
+        ),
+        ("https://mimir.corp", "-----BEGIN PRIVATE KEY-----", "has a private key, which must not be in the settings"),
+    ],
+)
 def test_settings_name_certificates_for_https(url: str, certificates: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         cluster(url, certificates)

@@ -43,14 +43,23 @@ def kube_state_metrics(device: str, pod: str, claim: str) -> dict[str, Labels]:
     }
     return {
         "kube_resourceslice_device_info": {
-            "resourceslice": "slice", "driver": "gpu.nvidia.com", "pool_name": "pool", "node_name": "n1",
-            "device_name": device, **TARGET,
+            "resourceslice": "slice",
+            "driver": "gpu.nvidia.com",
+            "pool_name": "pool",
+            "node_name": "n1",
+            "device_name": device,
+            **TARGET,
         },
         "kube_resourceclaim_allocation_device_info": {
-            **of_claim, "request": "gpu", "driver": "gpu.nvidia.com", "pool": "pool", "device": device, **TARGET,
+            **of_claim,
+            "request": "gpu",
+            "driver": "gpu.nvidia.com",
+            "pool": "pool",
+            "device": device,
+            **TARGET,
         },
         "kube_resourceclaim_status_reserved_for": {**of_claim, **consumer, **TARGET},
-    }  # fmt: skip
+    }
 
 
 def table_of(*objects: Mapping[str, Labels], count: Decimal = IN_EVERY_SCRAPE) -> ClaimTable:
@@ -66,9 +75,7 @@ def table_of(*objects: Mapping[str, Labels], count: Decimal = IN_EVERY_SCRAPE) -
 
 @pytest.mark.parametrize("collector", [kube_dra_exporter, kube_state_metrics])
 def test_collectors_name_devices_and_the_pods_that_hold_them(collector) -> None:  # type: ignore[no-untyped-def]
-    table = table_of(
-        collector("gpu-0", "whole", "a"), collector("gpu-1-mig-1g10gb-19-6", "part", "b"),
-    )  # fmt: skip
+    table = table_of(collector("gpu-0", "whole", "a"), collector("gpu-1-mig-1g10gb-19-6", "part", "b"))
     assert [(device.node, device.name, device.sample_times) for device in table.offered_devices()] == [
         ("n1", "gpu-0", None),
         ("n1", "gpu-1-mig-1g10gb-19-6", None),

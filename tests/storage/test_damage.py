@@ -54,9 +54,10 @@ class StoredHour:
     def newest(self, kind: str) -> Item:
         """The item of a kind; of the hour's newest version, where it has several."""
         items = [
-            item for item in self._table.client.scan(TableName=self._table.name)["Items"]
+            item
+            for item in self._table.client.scan(TableName=self._table.name)["Items"]
             if item["pk"]["S"].split("#")[2] == kind
-        ]  # fmt: skip
+        ]
         return max(items, key=lambda item: str(item["sk"]["S"]))
 
     def cut(self, kind: str) -> Item:

@@ -63,16 +63,41 @@ TABLE_OF_A_PAST_RELEASE = (
 )
 """The stored table of one unit whose amounts, in stored order, are 1001 to 1013."""
 STORED_COSTS = (
-    "allocated_gpu_hours", "effective_gpu_hours", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd",
-    "unmeasured_gpu_hours", "unpriced_gpu_hours", "energy_kwh", "energy_gpu_hours", "unused_energy_kwh", "co2e_kg",
+    "allocated_gpu_hours",
+    "effective_gpu_hours",
+    "allocated_usd",
+    "effective_usd",
+    "waste_usd",
+    "unmeasured_usd",
+    "unmeasured_gpu_hours",
+    "unpriced_gpu_hours",
+    "energy_kwh",
+    "energy_gpu_hours",
+    "unused_energy_kwh",
+    "co2e_kg",
     "energy_without_factor_kwh",
-)  # fmt: skip
+)
 STORED_CAPACITY = (
-    "capacity_gpu_hours", "unallocated_gpu_hours", "stranded_gpu_hours", "unobserved_gpu_hours", "node_cost_usd",
-    "unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "unpriced_capacity_gpu_hours",
-    "device_energy_kwh", "idle_energy_kwh", "unattributed_energy_kwh", "device_energy_gpu_hours", "device_co2e_kg",
-    "idle_co2e_kg", "unattributed_co2e_kg", "device_energy_without_factor_kwh",
-)  # fmt: skip
+    "capacity_gpu_hours",
+    "unallocated_gpu_hours",
+    "stranded_gpu_hours",
+    "unobserved_gpu_hours",
+    "node_cost_usd",
+    "unallocated_usd",
+    "stranded_usd",
+    "unobserved_usd",
+    "host_usd",
+    "residual_usd",
+    "unpriced_capacity_gpu_hours",
+    "device_energy_kwh",
+    "idle_energy_kwh",
+    "unattributed_energy_kwh",
+    "device_energy_gpu_hours",
+    "device_co2e_kg",
+    "idle_co2e_kg",
+    "unattributed_co2e_kg",
+    "device_energy_without_factor_kwh",
+)
 
 
 def test_ledger_of_past_release_is_read() -> None:

@@ -194,9 +194,12 @@ def test_number_of_failed_attempts_is_unlimited(ledger_table: Table) -> None:
     for at in range(70):
         hour_record = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
         ledger.publish(
-            hour_record, replacing=ledger.newest_version_of_hour("demo", HOUR), settings_version=1,
-            now=HOUR + (2 + at) * ONE_HOUR, last_attempt=end,
-        )  # fmt: skip
+            hour_record,
+            replacing=ledger.newest_version_of_hour("demo", HOUR),
+            settings_version=1,
+            now=HOUR + (2 + at) * ONE_HOUR,
+            last_attempt=end,
+        )
     manifest = ledger.manifest("demo", HOUR)
     assert manifest is not None
     assert (manifest.attempts, manifest.next_attempt_at) == (70, end)
@@ -265,9 +268,12 @@ def test_restatement_names_the_currencies_before_and_after(ledger_table: Table) 
     ledger = Ledger(ledger_table)
     publish(ledger, record(FIGURES))
     ledger.publish(
-        replace(record(FIGURES), currency="EUR"), replacing=ledger.manifest("demo", HOUR), settings_version=2, now=NOW,
+        replace(record(FIGURES), currency="EUR"),
+        replacing=ledger.manifest("demo", HOUR),
+        settings_version=2,
+        now=NOW,
         reason="billed in EUR",
-    )  # fmt: skip
+    )
     (restatement,) = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
     assert (restatement.currency_before, restatement.currency) == ("USD", "EUR")
 

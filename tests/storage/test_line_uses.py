@@ -7,9 +7,13 @@ from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount, use_of
 
 (RECORD,) = sim.simulate(sim.fleet(1, 24, 1), 1)
-ODD = RECORD.lines[0]._replace(allocated_usd=None, effective_gpu_hours=None, utilization=None, shared_from="platform",
+ODD = RECORD.lines[0]._replace(
+    allocated_usd=None,
+    effective_gpu_hours=None,
+    utilization=None,
+    shared_from="platform",
     unmeasured_gpu_hours=amount("0.333333333333"),
-)  # fmt: skip
+)
 LINES = [*RECORD.lines, ODD]
 
 

@@ -12,9 +12,7 @@ from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.features.recommendations.model import (
-    Recommendation,
-)
+from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.conditions import MISSING

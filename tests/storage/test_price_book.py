@@ -106,18 +106,22 @@ def test_first_price_is_a_change_and_its_continuation_is_none(book: PriceStore) 
 def test_new_price_is_a_change_only_within_rated_hours(book: PriceStore) -> None:
     book.merge_prices("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ends = NOON.replace(hour=0) + 2 * DAY
-    fresh = [spot(G5, NOON - 40 * HOUR, RATED + 20 * timedelta(minutes=1), "0.30"),
-             spot(G5, RATED + 20 * timedelta(minutes=1), ends, "0.31")]  # fmt: skip
+    fresh = [
+        spot(G5, NOON - 40 * HOUR, RATED + 20 * timedelta(minutes=1), "0.30"),
+        spot(G5, RATED + 20 * timedelta(minutes=1), ends, "0.31"),
+    ]
     made = book.merge_prices("spot", fresh, since=RATED - HOUR, rated_until=RATED, now=NOW)
     assert (made.changed_count, made.changes) == (1, ()), "the hour that it lies in was not rated yet"
     late = [spot(G5, NOON - 40 * HOUR, RATED - 4 * HOUR, "0.30"), spot(G5, RATED - 4 * HOUR, ends, "0.31")]
     made = book.merge_prices("spot", late, since=RATED - 10 * HOUR, rated_until=RATED, now=NOW)
     assert periods(made.changes) == [("spot", RATED - 4 * HOUR, RATED)]
     assert made.changes[0] in book.pending_changes()
-    assert made.changes[0].affects({"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot",
-                                     "operating_system": "linux"})  # fmt: skip
-    assert not made.changes[0].affects({"instance_type": P5, "zone_id": "use1-az1", "capacity_type": "spot",
-                                         "operating_system": "linux"})  # fmt: skip
+    assert made.changes[0].affects(
+        {"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot", "operating_system": "linux"}
+    )
+    assert not made.changes[0].affects(
+        {"instance_type": P5, "zone_id": "use1-az1", "capacity_type": "spot", "operating_system": "linux"}
+    )
 
 
 def test_prices_fetched_after_an_outage_change_hours_without_a_price(book: PriceStore) -> None:
@@ -133,10 +137,12 @@ def test_distant_changes_are_separate(book: PriceStore) -> None:
     flat = [spot(kind, NOON - 60 * DAY, NOON + DAY, "1") for kind in (G5, P5)]
     book.merge_prices("spot", flat, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     answer = [
-        spot(G5, NOON - 60 * DAY, NOON - 6 * HOUR, "1"), spot(G5, NOON - 6 * HOUR, NOON + DAY, "2"),
-        spot(P5, NOON - 60 * DAY, NOON - 58 * HOUR, "1"), spot(P5, NOON - 58 * HOUR, NOON - 57 * HOUR, "2"),
+        spot(G5, NOON - 60 * DAY, NOON - 6 * HOUR, "1"),
+        spot(G5, NOON - 6 * HOUR, NOON + DAY, "2"),
+        spot(P5, NOON - 60 * DAY, NOON - 58 * HOUR, "1"),
+        spot(P5, NOON - 58 * HOUR, NOON - 57 * HOUR, "2"),
         spot(P5, NOON - 57 * HOUR, NOON + DAY, "1"),
-    ]  # fmt: skip
+    ]
     made = book.merge_prices("spot", answer, since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
     assert periods(made.changes) == [("spot", NOON - 58 * HOUR, NOON - 57 * HOUR), ("spot", NOON - 6 * HOUR, RATED)]
     assert [change.applies_to["instance_type"] for change in made.changes] == [(P5,), (G5,)]

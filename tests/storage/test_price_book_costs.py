@@ -46,8 +46,14 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
         watched = MeteredClient(table.client)
         start = NOON - 30 * HOUR
         in_force = PriceStore(DynamoDBTable(watched, table.name)).in_force(start, start + hours * HOUR).prices
-        wanted = [price for price in year if price.valid_from and price.valid_from < start + hours * HOUR
-                  and price.valid_to and price.valid_to > start]  # fmt: skip
+        wanted = [
+            price
+            for price in year
+            if price.valid_from
+            and price.valid_from < start + hours * HOUR
+            and price.valid_to
+            and price.valid_to > start
+        ]
         shown = {(key_of(price), price.amount, price.valid_from) for price in in_force if price.source == "spot"}
         assert shown == {(key_of(price), price.amount, price.valid_from) for price in wanted}
         assert len(watched.calls) == 2
@@ -64,7 +70,7 @@ def test_refresh_reads_and_writes_little(table: DynamoTable) -> None:
     fresh = [price for price in fleet_history(5, later) if price.valid_to and price.valid_to > since]
     made = PriceStore(DynamoDBTable(watched, table.name)).merge_prices(
         "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
-    )  # fmt: skip
+    )
     assert 0 < made.changed_count < 150
     assert made.changes == (), "new prices are in the hour that is not rated yet"
     assert watched.calls == ["query", "query", "transact_write_items"]

@@ -24,8 +24,18 @@ pytestmark = pytest.mark.tools  # seconds
 
 DAY_1 = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 10 * DAY
 OVER = DAY_1 + 9 * DAY
-FIELDS = ("business_unit", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
-          "gpu_model", "resource", "zone")  # fmt: skip
+FIELDS = (
+    "business_unit",
+    "namespace",
+    "workload_kind",
+    "workload",
+    "node_pool",
+    "instance_type",
+    "capacity_type",
+    "gpu_model",
+    "resource",
+    "zone",
+)
 
 
 class RolledUpDay:
@@ -71,10 +81,11 @@ class RolledUpDay:
         for unit in ("research", "idle", "absent"):
             unit_hours = rollups.unit_hours("demo", unit, DAY_1, DAY_1 + 3 * DAY)
             assert {manifest.hour: costs for manifest, costs in unit_hours} == {
-                hour: None if hour_record.status == "incomplete"
+                hour: None
+                if hour_record.status == "incomplete"
                 else by_hand(hour_record.lines, lambda hour_line: hour_line.business_unit).get(unit, Costs())
                 for hour, hour_record in sorted(self.records.items())
-            }  # fmt: skip
+            }
 
 
 def by_hand(lines: Any, key: Callable[[Line], Any]) -> dict[Any, Costs]:

@@ -85,8 +85,9 @@ def healthy(
             held = {"exported_namespace": "team", "exported_pod": f"{node}-a{gpu}"} if gpu < 2 else {}
             target = {"namespace": "monitoring", "pod": f"dcgm-exporter-{node}"}
             metrics.device(0.25 * (gpu + 1) if gpu < 2 else 0, gpu=gpu, node=node, **target, **held)
-    metrics.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment",
-              owner_name="app", **KSM)  # fmt: skip
+    metrics.add(
+        "kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", owner_name="app", **KSM
+    )
     return metrics
 
 

@@ -14,11 +14,7 @@ from pathlib import Path
 from gpucost_devstack.fleet import openmetrics
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.scenarios.gpu_fractions import random_cluster_with_reservations, random_cluster_with_vgpus
-from gpucost_devstack.fleet.scenarios.mixes import (
-    random_cluster,
-    random_cluster_of_vendors,
-    random_cluster_with_claims,
-)
+from gpucost_devstack.fleet.scenarios.mixes import random_cluster, random_cluster_of_vendors, random_cluster_with_claims
 from gpucost_devstack.fleet.scenarios.partitions import random_cluster_with_partitions
 from gpucost_devstack.fleet.scenarios.processes import random_cluster_with_processes
 from gpucost_devstack.fleet.scenarios.racks import random_racks
@@ -59,8 +55,7 @@ def main(first: int, after: int, kinds: Sequence[str]) -> int:
                     except AssertionError as error:
                         next(wrong)
                         print(
-                            f"{scenario.name} hour {number}: {(str(error) or 'is wrong').splitlines()[0]}",
-                            flush=True,
+                            f"{scenario.name} hour {number}: {(str(error) or 'is wrong').splitlines()[0]}", flush=True
                         )
     return next(wrong)
 

@@ -8,11 +8,17 @@ from benchmarks import aws_cost, ledger_page
 from benchmarks.aws_cost import INFREQUENT_ACCESS, PRICES, Fleet, Measured, monthly, share, stored_gb
 
 MEASURED = Measured(
-    write_units_an_hour=1_000, read_units_an_hour=200, read_units_a_day=4_800, write_units_a_day=2_400,
+    write_units_an_hour=1_000,
+    read_units_an_hour=200,
+    read_units_a_day=4_800,
+    write_units_a_day=2_400,
     hour_bytes={"lines": 1_000_000, "hours": 10_000, "days": 1_000},
     day_bytes={"lines": 0, "hours": 240_000, "days": 24_000},
-    seconds_an_hour=10, samples_an_hour=10**9, log_bytes_an_hour=10**6, report_read_units=100,
-)  # fmt: skip
+    seconds_an_hour=10,
+    samples_an_hour=10**9,
+    log_bytes_an_hour=10**6,
+    report_read_units=100,
+)
 SINGLE_CLUSTER = Fleet(clusters=1, reports_a_day=0)
 
 

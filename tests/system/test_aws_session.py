@@ -31,10 +31,7 @@ CREDENTIALS = "\n".join(
 )
 SIGNATURE = re.compile(r"Credential=(\w+)/\d{8}/([\w-]+)/([\w-]+)/aws4_request")
 ENVIRONMENT_KEYS = {"AWS_ACCESS_KEY_ID": "KEYENV", "AWS_SECRET_ACCESS_KEY": "secret"}
-WEB_IDENTITY = {
-    "AWS_WEB_IDENTITY_TOKEN_FILE": os.devnull,
-    "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/pod",
-}
+WEB_IDENTITY = {"AWS_WEB_IDENTITY_TOKEN_FILE": os.devnull, "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/pod"}
 """The configuration of pods in EKS and of CI jobs."""
 
 
@@ -163,9 +160,12 @@ def test_missing_credentials_are_explained_in_a_single_sentence(aws: Aws, home: 
 def test_workspace_role_is_assumed_in_the_workspaces_region_by_default(aws: Aws, home: Path) -> None:
     settings = home / "settings.json"
     prometheus = {
-        "url": "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1", "auth": "sigv4",
-        "region": "eu-west-1", "role_arn": "arn:aws:iam::123456789012:role/gpucost-query-a", "retention_days": 150,
-    }  # fmt: skip
+        "url": "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1",
+        "auth": "sigv4",
+        "region": "eu-west-1",
+        "role_arn": "arn:aws:iam::123456789012:role/gpucost-query-a",
+        "retention_days": 150,
+    }
     settings.write_text(
         json.dumps(
             {

@@ -71,8 +71,17 @@ def test_json_has_the_documented_shape_and_exact_numbers(settings: Callable[...,
 
 
 def test_csv_of_several_hours(settings: Callable[..., str], cluster: str) -> None:
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--hours", "2",
-                   "--format", "csv")  # fmt: skip
+    done = gpucost(
+        "attribute",
+        "--settings",
+        settings(url=cluster),
+        "--hour",
+        format_timestamp(HOUR),
+        "--hours",
+        "2",
+        "--format",
+        "csv",
+    )
     assert done.returncode == 0
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert len(rows) == 6
@@ -107,8 +116,10 @@ def test_attribute_table_shows_business_units_and_node_cost_parts(settings: Call
 
 def test_attribute_names_labels_that_no_pod_has(settings: Callable[..., str], cluster: str) -> None:
     units = "[{name: chat, pod_labels: {team: chat}}, {name: research, namespace_labels: {team: research}}]"
-    path = settings(f"clusters: [{{name: demo, prometheus: {{url: {cluster}}}}}]\n{PRICING}"
-                    f"business_units: {units}\ncost_labels: [team]\n")  # fmt: skip
+    path = settings(
+        f"clusters: [{{name: demo, prometheus: {{url: {cluster}}}}}]\n{PRICING}"
+        f"business_units: {units}\ncost_labels: [team]\n"
+    )
     done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR))
     assert done.returncode == 0
     assert done.stderr == (

@@ -141,8 +141,9 @@ def test_wrong_signatures_are_detected(upstream: Upstream) -> None:
 
 
 def test_identity_headers_of_the_caller_are_not_forwarded(proxy: str, upstream: Upstream) -> None:
-    status, _, _ = ask(proxy, "/x", Authorization="Bearer mine", Cookie="a=b", X_Act_As="arn", X_Amz_Date="x",
-                       Accept="text/csv")  # fmt: skip
+    status, _, _ = ask(
+        proxy, "/x", Authorization="Bearer mine", Cookie="a=b", X_Act_As="arn", X_Amz_Date="x", Accept="text/csv"
+    )
     assert status == 200
     headers = upstream.requests[-1][2]
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256")

@@ -147,8 +147,10 @@ def test_every_alert_is_in_messages_and_in_the_printed_list(running: Demo) -> No
     history = running.ask(f"/v1/alerts?{running.period}")["history"]
     assert f"{len(history)} alerts, newest first" in running.printed
     titles = {
-        "waste": "GPU waste alert", "idle-workload": "Idle GPU workload", "unallocated": "Unallocated GPU capacity",
-    }  # fmt: skip
+        "waste": "GPU waste alert",
+        "idle-workload": "Idle GPU workload",
+        "unallocated": "Unallocated GPU capacity",
+    }
     for rule, title in titles.items():
         events = [event["event"] for event in history if event["rule"] == rule]
         assert running.printed.count(title) == len(events)
@@ -237,10 +239,19 @@ def test_exported_days_sum_to_api_totals(running: Demo, tmp_path: Path) -> None:
     assert scheduled, "at 02:40, one of the last 24 hours"
     day = datetime.fromisoformat(scheduled[-1]["day"])
     done = run_to_end(
-        ["export", "--stack", "local", "--from", f"{day:%Y-%m-%dT00:00:00Z}",
-         "--to", f"{day + timedelta(days=1):%Y-%m-%dT00:00:00Z}", "--cluster", cluster],
+        [
+            "export",
+            "--stack",
+            "local",
+            "--from",
+            f"{day:%Y-%m-%dT00:00:00Z}",
+            "--to",
+            f"{day + timedelta(days=1):%Y-%m-%dT00:00:00Z}",
+            "--cluster",
+            cluster,
+        ],
         running.environment,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split("\t")[:2] == [f"{day:%Y-%m-%d}", cluster]
     path = tmp_path / "rows.parquet"
@@ -278,8 +289,12 @@ def test_every_curl_example_runs_as_written(running: Demo) -> None:
         request = re.sub(signer, "curl", HOST.sub(running.url + "/", example))
         done = subprocess.run(
             ["bash", "-c", f"{request} --silent --show-error --fail-with-body"],
-            capture_output=True, text=True, check=False, timeout=60, env=running.environment,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=running.environment,
+        )
         assert done.returncode == 0, (example, done.stdout[-500:], done.stderr)
 
 

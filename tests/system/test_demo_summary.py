@@ -34,9 +34,11 @@ def summary(unit_count: int) -> Summary:
         for i in range(3)
     ]
     alert = {
-        "hour": "2026-11-23T20:00:00Z", "event": "firing", "rule": "waste",
+        "hour": "2026-11-23T20:00:00Z",
+        "event": "firing",
+        "rule": "waste",
         "subject": {"workload": "", "node_pool": "", "business_unit": "team-01", "cluster": "demo"},
-    }  # fmt: skip
+    }
     fleet = totals(**{part: f"{12345 + number}.005" for number, part in enumerate(PARTS)})
     coverage = {"hours_complete": 216, "hours_expected": 216}
     return Summary(

@@ -164,9 +164,13 @@ def test_node_label_missing_on_some_nodes_is_a_finding(examined: Examine) -> Non
         "kube_node_labels",
         lambda line: re.sub(r'label_karpenter_sh_capacity_type="[^"]*",?', "", line) if '"n2"' in line else line,
     )
-    check = only(examined(cluster), "node label karpenter.sh/capacity-type or eks.amazonaws.com/capacityType",
-                 says="1 of 2 GPU nodes have no label for the capacity type (n2)", change=NODES,
-                 status="missing")  # fmt: skip
+    check = only(
+        examined(cluster),
+        "node label karpenter.sh/capacity-type or eks.amazonaws.com/capacityType",
+        says="1 of 2 GPU nodes have no label for the capacity type (n2)",
+        change=NODES,
+        status="missing",
+    )
     assert check.series == 1
 
 
@@ -304,8 +308,12 @@ def test_several_clusters_without_selector_are_a_finding(examined: Examine) -> N
         both.families[metric] += lines
     report = examined(both)
     assert report.attribution == "wrong"
-    check = only(report, "one cluster", says='series of 2 clusters are counted as one: cluster is east, west',
-                 change="settings, cluster demo: selector: {cluster: …}, with one of these")  # fmt: skip
+    check = only(
+        report,
+        "one cluster",
+        says="series of 2 clusters are counted as one: cluster is east, west",
+        change="settings, cluster demo: selector: {cluster: …}, with one of these",
+    )
     assert check.severity == "required"
     chosen = examined(both, selector="cluster: west")
     assert faults(chosen) == {}

@@ -74,9 +74,12 @@ def test_clusters_without_an_answer_come_first_and_each_begins_with_its_verdict(
     clusters = ", ".join(f'{{name: {name}, prometheus: {{url: "{url}"}}}}' for name, url in urls.items())
     done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=f"[{clusters}]")), COLUMNS="140")
     starts = [
-        "bad: attribution is impossible", "good: attribution is possible", "utilization of held GPUs of good",
-        "shared: attribution is possible", "utilization of held GPUs of shared",
-    ]  # fmt: skip
+        "bad: attribution is impossible",
+        "good: attribution is possible",
+        "utilization of held GPUs of good",
+        "shared: attribution is possible",
+        "utilization of held GPUs of shared",
+    ]
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert [line for line in lines if line in starts] == starts
 
@@ -143,8 +146,12 @@ def test_commands_that_install_exporters_can_be_pasted(
     for command in commands:
         pasted = subprocess.run(
             ["bash", "-c", command],
-            cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert pasted.returncode == 0, pasted.stderr
         arguments = pasted.stdout.split()
         chart = charts[arguments[3].replace("-", "_")]

@@ -6,9 +6,7 @@ from tests.system.doctor_findings import Examine, faults, named, only
 ON = "inference: {enabled: true}"
 VLLM = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prompt_tokens_cached_total")
 REQUESTS = "vllm:request_success_total"
-LOAD = (
-    "vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_seconds_count", "vllm:num_requests_running",
-)  # fmt: skip
+LOAD = ("vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_seconds_count", "vllm:num_requests_running")
 LATENCY = ("vllm:e2e_request_latency_seconds_bucket", "vllm:e2e_request_latency_seconds_count")
 
 
@@ -42,8 +40,13 @@ def test_missing_counters_are_findings(examined: Examine) -> None:
         says="generated tokens are not counted",
         change="vllm:generation_tokens_total",
     )
-    only(examined(healthy(), more=ON), "inference servers", says="tokens are unknown", change="PodMonitor",
-         status="missing")  # fmt: skip
+    only(
+        examined(healthy(), more=ON),
+        "inference servers",
+        says="tokens are unknown",
+        change="PodMonitor",
+        status="missing",
+    )
 
 
 def test_servers_that_count_less_have_a_note(examined: Examine) -> None:
@@ -78,9 +81,15 @@ def test_missing_queue_times_or_batch_sizes_are_a_finding(examined: Examine) -> 
 
 
 def test_frontends_are_said_to_count_only_in_pods_with_gpus(examined: Examine) -> None:
-    counters = [f"dynamo_frontend_{name}" for name in (
-        "input_sequence_tokens_sum", "output_sequence_tokens_sum", "cached_tokens_sum", "output_sequence_tokens_count",
-    )]  # fmt: skip
+    counters = [
+        f"dynamo_frontend_{name}"
+        for name in (
+            "input_sequence_tokens_sum",
+            "output_sequence_tokens_sum",
+            "cached_tokens_sum",
+            "output_sequence_tokens_count",
+        )
+    ]
     report = examined(with_counters(*counters), more=ON)
     assert not faults(report)
     assert "Scrape the servers behind it" in (named(report, "inference: dynamo").finding or "")
@@ -90,8 +99,12 @@ def test_counters_of_the_gateway_are_checked(examined: Examine) -> None:
     more = "inference: {enabled: true, gateway: {name: llm-d-router}}"
     counters = [f"llm_d_epp_request_{name}" for name in ("input_tokens_sum", "output_tokens_sum", "total")]
     cluster = with_counters(*VLLM, REQUESTS, *LATENCY, *LOAD, *counters)
-    only(examined(cluster, more=more), "gateway: llm-d-router",
-         says="llm_d_epp_request_cached_tokens_sum have no series", change="inference.gateway")  # fmt: skip
+    only(
+        examined(cluster, more=more),
+        "gateway: llm-d-router",
+        says="llm_d_epp_request_cached_tokens_sum have no series",
+        change="inference.gateway",
+    )
     cluster.add("llm_d_epp_request_cached_tokens_sum", job="gateways", namespace="team", pod="g")
     assert not faults(examined(cluster, more=more))
 

@@ -22,8 +22,14 @@ def with_a_tenant() -> Recent:
     cluster = healthy(2)
     cluster.up(job="tenant", instance="10.9.9.9:8080")
     labels: dict[str, Any] = {"namespace": "team", "pod": "ghost", "uid": "uid-ghost", **FORGED}
-    cluster.add("kube_pod_container_resource_requests", container="main", node="n1", resource="nvidia_com_gpu",
-                unit="integer", **labels)  # fmt: skip
+    cluster.add(
+        "kube_pod_container_resource_requests",
+        container="main",
+        node="n1",
+        resource="nvidia_com_gpu",
+        unit="integer",
+        **labels,
+    )
     return cluster
 
 

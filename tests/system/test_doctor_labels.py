@@ -31,9 +31,13 @@ def test_spot_nodes_need_their_zone_id(diagnose: Diagnose) -> None:
     sources = "{sources: [spot, on-demand]}"
     spot = {"karpenter_sh_capacity_type": "spot"}
     report = diagnose(healthy(labels=spot), sources)
-    only(report, ZONE_ID, status="missing",
-         says="1 of 1 GPU nodes have no label for the zone ID (n1): spot prices do not apply",
-         change="topology.k8s.aws/zone-id,")  # fmt: skip
+    only(
+        report,
+        ZONE_ID,
+        status="missing",
+        says="1 of 1 GPU nodes have no label for the zone ID (n1): spot prices do not apply",
+        change="topology.k8s.aws/zone-id,",
+    )
     assert faults(diagnose(healthy(labels={**spot, "topology_k8s_aws_zone_id": "usw2-az1"}), sources)) == {}
 
 
@@ -54,11 +58,17 @@ def test_nodes_of_a_capacity_block_need_their_reservation(diagnose: Diagnose) ->
         block += f", from: '{start.isoformat()}', until: '{end.isoformat()}'"
         return f"{{sources: [capacity-block, on-demand], capacity_blocks: [{{{block}}}]}}"
 
-    only(diagnose(cluster, pricing("g5.12xlarge")), RESERVATION, status="missing", says="a Capacity Block's fee",
-         change="karpenter.k8s.aws/capacity-reservation-id,")  # fmt: skip
+    only(
+        diagnose(cluster, pricing("g5.12xlarge")),
+        RESERVATION,
+        status="missing",
+        says="a Capacity Block's fee",
+        change="karpenter.k8s.aws/capacity-reservation-id,",
+    )
     assert faults(diagnose(cluster, pricing("p5.48xlarge"))) == {}
-    labeled = healthy(labels={"karpenter_sh_capacity_type": "reserved",
-                            "karpenter_k8s_aws_capacity_reservation_id": "cr-0a1b"})  # fmt: skip
+    labeled = healthy(
+        labels={"karpenter_sh_capacity_type": "reserved", "karpenter_k8s_aws_capacity_reservation_id": "cr-0a1b"}
+    )
     assert faults(diagnose(labeled, pricing("g5.12xlarge"))) == {}
 
 
@@ -81,8 +91,13 @@ def test_shared_mig_slices_need_their_replicas(diagnose: Diagnose) -> None:
     resource = "nvidia_com_mig_1g_5gb_shared"
     cluster = bare()
     cluster.exporter_up("n1")
-    labels = {**LABELS, "nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB", "nvidia_com_gpu_replicas": "2",
-              "node_kubernetes_io_instance_type": "custom.1gpu", "nvidia_com_gpu_count": "1"}  # fmt: skip
+    labels = {
+        **LABELS,
+        "nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB",
+        "nvidia_com_gpu_replicas": "2",
+        "node_kubernetes_io_instance_type": "custom.1gpu",
+        "nvidia_com_gpu_count": "1",
+    }
     cluster.node(capacity={resource: 14}, labels=labels)
     pod(cluster, "a", resource=resource)
     check = faults(diagnose(cluster, "{source: constant, gpu_hourly_usd: 1}"))[

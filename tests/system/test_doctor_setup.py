@@ -50,16 +50,22 @@ def examined(prometheus: Callable[[str], str], cluster: Recent) -> ClusterReport
         ('gpucost_collector="otel-collector"', ["otel-collector"], "clusters/opentelemetry.md"),
         ('gpucost_collector="prometheus-agent"', ["prometheus-agent"], "existing-cluster.md"),
         ('otel_scope_name="prometheusreceiver"', ["otel-collector"], "clusters/opentelemetry.md"),
-        ('prometheus="monitoring/kube-prometheus-stack-prometheus"', ["kube-prometheus-stack"],
-         "clusters/kube-prometheus-stack.md"),
-        ('endpoint="http",service="prom-kube-prometheus-kube-state-metrics"', ["kube-prometheus-stack"],
-         "clusters/kube-prometheus-stack.md"),
+        (
+            'prometheus="monitoring/kube-prometheus-stack-prometheus"',
+            ["kube-prometheus-stack"],
+            "clusters/kube-prometheus-stack.md",
+        ),
+        (
+            'endpoint="http",service="prom-kube-prometheus-kube-state-metrics"',
+            ["kube-prometheus-stack"],
+            "clusters/kube-prometheus-stack.md",
+        ),
         ('prometheus="monitoring/k8s"', ["Prometheus operator"], "clusters/kube-prometheus-stack.md"),
         ('gpucost_collector="another"', [], None),
         ('prometheus="eu"', [], None),
         ('endpoint="http"', [], None),
     ],
-)  # fmt: skip
+)
 def test_collector_is_recognized_by_labels(
     prometheus: Callable[[str], str], labels: str, collectors: list[str], page: str | None
 ) -> None:
@@ -149,20 +155,36 @@ def setup_of(url: str, settings_url: str = "") -> CollectionSetup:
 @pytest.mark.parametrize(
     ("answers", "server", "page"),
     [
-        ({"status/buildinfo": {**BUILD, "version": "3.14.0"}, "status/runtimeinfo": {"storageRetention": "15d"}},
-         "Prometheus 3.14.0", "clusters/prometheus.md"),
-        ({"status/buildinfo": {**BUILD, "application": "Grafana Mimir", "version": "3.1.1", "features": {}}},
-         "Grafana Mimir 3.1.1", "clusters/other-servers.md"),
-        ({"status/buildinfo": {**BUILD, "version": "0.40.1"}, "stores": {"query": []},
-          "status/runtimeinfo": {"GOGC": "75"}}, "Thanos 0.40.1", "clusters/other-servers.md"),
-        ({"status/buildinfo": {"version": "2.24.0"}, "status/active_queries": []},
-         "VictoriaMetrics", "clusters/other-servers.md"),
+        (
+            {"status/buildinfo": {**BUILD, "version": "3.14.0"}, "status/runtimeinfo": {"storageRetention": "15d"}},
+            "Prometheus 3.14.0",
+            "clusters/prometheus.md",
+        ),
+        (
+            {"status/buildinfo": {**BUILD, "application": "Grafana Mimir", "version": "3.1.1", "features": {}}},
+            "Grafana Mimir 3.1.1",
+            "clusters/other-servers.md",
+        ),
+        (
+            {
+                "status/buildinfo": {**BUILD, "version": "0.40.1"},
+                "stores": {"query": []},
+                "status/runtimeinfo": {"GOGC": "75"},
+            },
+            "Thanos 0.40.1",
+            "clusters/other-servers.md",
+        ),
+        (
+            {"status/buildinfo": {"version": "2.24.0"}, "status/active_queries": []},
+            "VictoriaMetrics",
+            "clusters/other-servers.md",
+        ),
         ({"status/buildinfo": {"version": "2.24.0"}}, None, "existing-cluster.md"),
         ({"status/buildinfo": {**BUILD, "version": "1.0"}}, None, "existing-cluster.md"),
         ({"status/buildinfo": ["odd"]}, None, "existing-cluster.md"),
         ({}, None, "existing-cluster.md"),
     ],
-)  # fmt: skip
+)
 def test_server_is_recognized_by_its_responses(answers: Mapping[str, Any], server: str | None, page: str) -> None:
     """The responses are those of the servers' own sources."""
     with scripted_server(answers) as url:

@@ -31,8 +31,13 @@ def test_missing_signal_and_its_fallback_are_findings(examined: Examine) -> None
         for line in device.families.pop(GR)
     ]
     report = examined(device)
-    only(report, "utilization signal", says="DCGM_FI_DEV_GPU_UTIL is used instead; it overstates",
-         change=f"{GR}, gauge", status="missing")  # fmt: skip
+    only(
+        report,
+        "utilization signal",
+        says="DCGM_FI_DEV_GPU_UTIL is used instead; it overstates",
+        change=f"{GR}, gauge",
+        status="missing",
+    )
     assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2))]
 
 
@@ -44,8 +49,12 @@ def test_node_with_only_the_fallback_signal_is_a_finding(examined: Examine) -> N
     assert faults(examined(cluster)) == {}
     cluster.edited(GR, lambda line: "" if "n2" in line else line)
     report = examined(cluster)
-    only(report, "signal of every device", says="4 devices of n2 have no DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-         change=f"{GR}, gauge")  # fmt: skip
+    only(
+        report,
+        "signal of every device",
+        says="4 devices of n2 have no DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        change=f"{GR}, gauge",
+    )
     assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2)), (GR, "pod", Decimal(2))]
 
 
@@ -57,11 +66,12 @@ def test_card_without_the_signal_beside_one_that_has_it_is_a_finding(examined: E
     cluster.edited(GR, lambda line: "" if "n2" in line and 'gpu="0"' in line else line)
     report = examined(cluster)
     only(
-        report, "signal of every device",
+        report,
+        "signal of every device",
         says="1 devices of n2 have no DCGM_FI_PROF_GR_ENGINE_ACTIVE: DCGM_FI_DEV_GPU_UTIL is used instead; other "
         "devices of the same node have it, so these cards may have no such counter",
         change="nothing for cards without it; else dcgm-exporter: counters",
-    )  # fmt: skip
+    )
     assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(1)), (GR, "pod", Decimal(3))]
 
 
@@ -77,11 +87,19 @@ def test_signal_is_read_under_its_other_names(examined: Examine, name: str) -> N
 
 def test_wrong_scale_is_a_finding(examined: Examine) -> None:
     percent = healthy().edited(GR, lambda line: line.replace("} 0.5 ", "} 50 "))
-    check = only(examined(percent), f"scale of {GR}", says="reach 50 at a scale of 1: utilization is overstated",
-                 change=f"utilization: {{signal: {GR}, scale: 100}}")  # fmt: skip
+    check = only(
+        examined(percent),
+        f"scale of {GR}",
+        says="reach 50 at a scale of 1: utilization is overstated",
+        change=f"utilization: {{signal: {GR}, scale: 100}}",
+    )
     assert check.severity == "required"
-    only(examined(healthy(), f"utilization: {{signal: {GR}, scale: 100}}\n"), f"scale of {GR}",
-         says="reach 0.5 at a scale of 100: it is a ratio", change="scale: 1}")  # fmt: skip
+    only(
+        examined(healthy(), f"utilization: {{signal: {GR}, scale: 100}}\n"),
+        f"scale of {GR}",
+        says="reach 0.5 at a scale of 100: it is a ratio",
+        change="scale: 1}",
+    )
 
 
 def test_percentage_that_reaches_1_is_a_note_only(examined: Examine) -> None:
@@ -104,8 +122,12 @@ def test_signal_that_does_not_work_for_slices_is_a_finding(examined: Examine) ->
 def test_devices_without_pods_are_a_finding(examined: Examine) -> None:
     cluster = healthy().edited(GR, lambda line: re.sub(r',exported_\w+="[^"]*"', "", line))
     report = examined(cluster)
-    check = only(report, "pods of devices", says="2 pods hold GPUs, and no device series is labeled with any of them",
-                 change="dcgm-exporter: env DCGM_EXPORTER_KUBERNETES=true")  # fmt: skip
+    check = only(
+        report,
+        "pods of devices",
+        says="2 pods hold GPUs, and no device series is labeled with any of them",
+        change="dcgm-exporter: env DCGM_EXPORTER_KUBERNETES=true",
+    )
     assert "the label pod of every series is the exporter's own pod" in (check.finding or "")
     assert sources(report) == [(None, "none", Decimal(2))]
     node = examined(cluster, "utilization: {sources: [pod, shared, node]}\n")
@@ -120,17 +142,24 @@ def test_exporter_pod_on_idle_devices_is_a_finding(examined: Examine) -> None:
         return plain.replace("exported_", "")
 
     report = examined(healthy().edited(GR, honor))
-    check = only(report, "honorLabels",
-                 says="2 idle devices are labeled with the exporter's own pod (dcgm-exporter-n1)",
-                 change="honorLabels: false")  # fmt: skip
+    check = only(
+        report,
+        "honorLabels",
+        says="2 idle devices are labeled with the exporter's own pod (dcgm-exporter-n1)",
+        change="honorLabels: false",
+    )
     assert check.severity == "optional"
     assert sources(report) == [(GR, "pod", Decimal(2))]
 
 
 def test_host_name_of_no_node_is_a_finding(examined: Examine) -> None:
     cluster = healthy().edited(GR, lambda line: line.replace('Hostname="n1"', 'Hostname="dcgm-exporter-x7f"'))
-    only(examined(cluster), "Hostname", says="the labels of 4 devices name no node of kube-state-metrics "
-         "(Hostname dcgm-exporter-x7f)", change="NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nod")  # fmt: skip
+    only(
+        examined(cluster),
+        "Hostname",
+        says="the labels of 4 devices name no node of kube-state-metrics (Hostname dcgm-exporter-x7f)",
+        change="NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nod",
+    )
 
 
 def test_node_without_exporter_is_a_finding(examined: Examine) -> None:
@@ -150,10 +179,13 @@ def test_unreported_idle_gpus_are_a_finding(examined: Examine) -> None:
 
 def test_unlabeled_sharers_are_a_finding(examined: Examine) -> None:
     report = examined(shared())
-    only(report, "virtual GPUs",
-         says="GPUs of node pool gpu (n1) are shared, and 4 of their pods are in no device",
-         change="helm/dcgm-exporter-shared.yaml of gpucost manifests render: env KUBERNETES_VIRTUAL_GPUS=true, version "
-         "4.1.1 or later")  # fmt: skip
+    only(
+        report,
+        "virtual GPUs",
+        says="GPUs of node pool gpu (n1) are shared, and 4 of their pods are in no device",
+        change="helm/dcgm-exporter-shared.yaml of gpucost manifests render: env KUBERNETES_VIRTUAL_GPUS=true, version "
+        "4.1.1 or later",
+    )
     assert sources(report) == [(None, "none", Decimal("1.5"))]
     whole = examined(shared(labeled=3, slots=True))
     assert faults(whole) == {}
@@ -161,8 +193,12 @@ def test_unlabeled_sharers_are_a_finding(examined: Examine) -> None:
 
 
 def test_changing_labels_of_shared_gpus_are_a_finding(examined: Examine) -> None:
-    only(examined(shared(labeled=3)), "virtual GPUs", says="change from one of their pods to another",
-         change="env KUBERNETES_VIRTUAL_GPUS=true")  # fmt: skip
+    only(
+        examined(shared(labeled=3)),
+        "virtual GPUs",
+        says="change from one of their pods to another",
+        change="env KUBERNETES_VIRTUAL_GPUS=true",
+    )
 
 
 @pytest.mark.parametrize("uses", [(40, 20, 0), (0, 0, 0)], ids=["seen", "unseen"])
@@ -177,15 +213,22 @@ def test_processes_that_the_exporter_cannot_see_are_a_finding(examined: Examine,
     if any(uses):
         assert faults(report) == {}
     else:
-        only(report, "processes on shared GPUs", says="on node pool gpu (n1), the utilization of the pods' processes",
-             change="helm/dcgm-exporter-shared.yaml of gpucost manifests render: hostPID: true")  # fmt: skip
+        only(
+            report,
+            "processes on shared GPUs",
+            says="on node pool gpu (n1), the utilization of the pods' processes",
+            change="helm/dcgm-exporter-shared.yaml of gpucost manifests render: hostPID: true",
+        )
     assert sources(report) == [(GR, "process" if any(uses) else "shared", Decimal("1.5"))]
 
 
 def test_unmapped_renamed_resources_are_a_finding(examined: Examine) -> None:
-    only(examined(shared("nvidia_com_gpu_shared", labeled=0)), "pods of nvidia.com/gpu.shared",
-         says="6 pods hold nvidia.com/gpu.shared, and no device is labeled with them",
-         change="env NVIDIA_RESOURCE_NAMES=nvidia.com/gpu.shared")  # fmt: skip
+    only(
+        examined(shared("nvidia_com_gpu_shared", labeled=0)),
+        "pods of nvidia.com/gpu.shared",
+        says="6 pods hold nvidia.com/gpu.shared, and no device is labeled with them",
+        change="env NVIDIA_RESOURCE_NAMES=nvidia.com/gpu.shared",
+    )
 
 
 def test_labeled_slices_have_no_findings(examined: Examine) -> None:
@@ -213,8 +256,12 @@ def test_slices_under_the_name_of_whole_gpus_count_as_slices(examined: Examine) 
 
 def test_slices_without_pods_are_a_finding(examined: Examine) -> None:
     report = examined(sliced(labeled=False))
-    only(report, "pods of MIG devices", says="2 pods hold MIG slices, and no MIG device is labeled",
-         change="dcgm-exporter: version 4.5.3 or later")  # fmt: skip
+    only(
+        report,
+        "pods of MIG devices",
+        says="2 pods hold MIG slices, and no MIG device is labeled",
+        change="dcgm-exporter: version 4.5.3 or later",
+    )
     assert sources(report) == [(GR, "pod", Decimal(2)), (None, "none", Decimal("0.285714"))]
 
 
@@ -332,8 +379,13 @@ def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     reported.node("dra", labels=small)
     reported.exporter_up("dra")
     reported.device(0.5, node="dra", dra_claim_name="c", dra_claim_namespace="team")
-    only(examined(reported), "kube_pod_resourceclaim_info", says="through DRA claims have no owner and no labels",
-         change="version 2.20 or later", status="missing")  # fmt: skip
+    only(
+        examined(reported),
+        "kube_pod_resourceclaim_info",
+        says="through DRA claims have no owner and no labels",
+        change="version 2.20 or later",
+        status="missing",
+    )
 
     # A pool whose exporter reports claims, next to one whose exporter does not.
     two_pools = with_claims()
@@ -342,8 +394,12 @@ def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     two_pools.device(0.5, node="right", dra_claim_name="r", exported_namespace="team", exported_pod="r-0")
     right = {"namespace": "team", "pod": "r-0", "uid": "uid-r-0", "claim_name": "gpu", "resourceclaim_name": "r"}
     two_pools.add("kube_pod_resourceclaim_info", **right, **KSM)
-    only(examined(two_pools), "DRA claims", says="1 pods have resource claims that no device series names, and the GPU "
-         "nodes of node pool claims (dra)", change="helm/dcgm-exporter-dra.yaml")  # fmt: skip
+    only(
+        examined(two_pools),
+        "DRA claims",
+        says="1 pods have resource claims that no device series names, and the GPU nodes of node pool claims (dra)",
+        change="helm/dcgm-exporter-dra.yaml",
+    )
     pending = with_claims()
     pending.add("kube_pod_status_phase", value=1, namespace="team", pod="d-0", uid="uid-d-0", phase="Pending", **KSM)
     assert faults(examined(pending)) == {}

@@ -121,9 +121,14 @@ def test_owners_of_pods_with_claims_take_no_more_queries(prometheus: Callable[[s
         timeline.add("kube_pod_owner", owner_kind="Job", owner_name="train", owner_is_controller="true", **labels)
         timeline.add("kube_pod_resourceclaim_info", resourceclaim_name=claim, resourceclaim_namespace="team", **labels)
         timeline.device(
-            0.5, node="dra", gpu=i, exported_pod=name, exported_namespace="team",
-            dra_claim_name=claim, dra_claim_namespace="team",
-        )  # fmt: skip
+            0.5,
+            node="dra",
+            gpu=i,
+            exported_pod=name,
+            exported_namespace="team",
+            dra_claim_name=claim,
+            dra_claim_namespace="team",
+        )
     timeline.node("dra", capacity={}, labels=L4)
     timeline.up(job="dcgm-exporter", instance="dra:9400")
     with counted(prometheus, timeline) as (url, traffic):

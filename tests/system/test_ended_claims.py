@@ -19,11 +19,17 @@ def test_jobs_that_all_ended_have_their_costs(tmp_path: Path) -> None:
     node = gpu_node("n1", "h100", offered)
     pods = [
         Pod(
-            f"train-{number}", node, [number], constant_use("0.5"), requests={"main": {CLAIMED_GPU: 1}},
-            deleted_at=end, owners=(("Job", "train"),), claims=(f"claim-{number}",),
+            f"train-{number}",
+            node,
+            [number],
+            constant_use("0.5"),
+            requests={"main": {CLAIMED_GPU: 1}},
+            deleted_at=end,
+            owners=(("Job", "train"),),
+            claims=(f"claim-{number}",),
         )
         for number, end in enumerate((20, 45))
-    ]  # fmt: skip
+    ]
     scenario, base = Scenario("claims-ended", [node], pods), datetime(2026, 11, 19, 10, tzinfo=UTC)
     openmetrics.write([scenario], base, tmp_path / "metrics.om")
     with running_prometheus(tmp_path / "metrics.om") as url:

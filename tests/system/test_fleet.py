@@ -73,9 +73,17 @@ def test_hours_of_a_driver_that_was_not_loaded_add_up_to_its_counter(fleet_hours
     assert float(sum(line["energy_kwh"] for line in lines)) == pytest.approx(2 * 0.285, abs=1e-9)
 
 
-MARKED = ["pod-lifetimes", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts",
-          "labels-linger", "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed",
-          "sharer-labels-flip"]  # fmt: skip
+MARKED = [
+    "pod-lifetimes",
+    "nodes-join-and-leave",
+    "node-replaced-under-its-name",
+    "ksm-pair-one-restarts",
+    "labels-linger",
+    "gap-10-inside-both",
+    "gap-40-last-edge-both",
+    "mig-single-changed",
+    "sharer-labels-flip",
+]
 
 
 def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ MISSING = {
     "DCGM_FI_DEV_FB_USED": OF_CLAIMS | {"GPU_I_ID", "GPU_I_PROFILE", "vgpu"},
     # The label is in hand-made clusters (tests/system/test_unknown_claims.py).
     "kube_namespace_labels": {"label_resource_kubernetes_io_admin_access"},
-}  # fmt: skip
+}
 """Labels of the recorded cluster that no simulated one has, by metric, and why."""
 JOBS = ("kube-state-metrics", "dcgm-exporter", "neuron-monitor")
 

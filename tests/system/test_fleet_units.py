@@ -11,8 +11,15 @@ from tests.system.fleet_blocks import BASE, SHARED_UNITS, UNSEEN
 from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
 
 UNITS = {"gpu-operator": "platform", "monitoring": "platform", "research-nlp": "research"}
-AMOUNTS = ("allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours", "allocated_usd", "effective_usd",
-           "waste_usd", "unmeasured_usd")  # fmt: skip
+AMOUNTS = (
+    "allocated_gpu_hours",
+    "effective_gpu_hours",
+    "unmeasured_gpu_hours",
+    "allocated_usd",
+    "effective_usd",
+    "waste_usd",
+    "unmeasured_usd",
+)
 
 
 @pytest.fixture(scope="module")

@@ -83,14 +83,32 @@ def test_pod_with_all_devices_of_its_node_needs_no_labels(attribute: Attribute) 
 def claimed(timeline: Timeline, name: str, driver: str, devices: int, *, of_node: int) -> None:
     """ResourceSlices of node n1, and a pod with a claim of some of its devices."""
     for number in range(of_node):
-        timeline.add("kube_resourceslice_device_info", driver=driver, pool_name="n1", device_name=f"device-{number}",
-                     node_name="n1", **KSM)  # fmt: skip
+        timeline.add(
+            "kube_resourceslice_device_info",
+            driver=driver,
+            pool_name="n1",
+            device_name=f"device-{number}",
+            node_name="n1",
+            **KSM,
+        )
     of_claim = {"namespace": "team", "resourceclaim": f"{name}-x", **KSM}
     for number in range(devices):
-        timeline.add("kube_resourceclaim_allocation_device_info", driver=driver, pool="n1", device=f"device-{number}",
-                     request="devices", **of_claim)  # fmt: skip
-    timeline.add("kube_resourceclaim_status_reserved_for", consumer_apigroup="", consumer_resource="pods",
-                 consumer_name=name, consumer_uid=f"uid-{name}", **of_claim)  # fmt: skip
+        timeline.add(
+            "kube_resourceclaim_allocation_device_info",
+            driver=driver,
+            pool="n1",
+            device=f"device-{number}",
+            request="devices",
+            **of_claim,
+        )
+    timeline.add(
+        "kube_resourceclaim_status_reserved_for",
+        consumer_apigroup="",
+        consumer_resource="pods",
+        consumer_name=name,
+        consumer_uid=f"uid-{name}",
+        **of_claim,
+    )
     of_pod = {"namespace": "team", "pod": name, "uid": f"uid-{name}", **KSM}
     timeline.add("kube_pod_resourceclaim_info", claim_name="devices", resourceclaim_name=f"{name}-x", **of_pod)
     timeline.add("kube_pod_owner", owner_kind="ReplicaSet", owner_name="app-1", **of_pod)
@@ -127,8 +145,14 @@ def test_neuron_devices_that_no_claim_has_are_unallocated(attribute: Attribute) 
     timeline = cluster()
     silent_node(timeline, TRN1)
     for number in range(16):
-        timeline.add("kube_resourceslice_device_info", driver="neuron.aws.com", pool_name="n1",
-                     device_name=f"device-{number}", node_name="n1", **KSM)  # fmt: skip
+        timeline.add(
+            "kube_resourceslice_device_info",
+            driver="neuron.aws.com",
+            pool_name="n1",
+            device_name=f"device-{number}",
+            node_name="n1",
+            **KSM,
+        )
     timeline.node("n2", capacity={"nvidia_com_gpu": 1})
     timeline.pod("q", node="n2")
     (record,) = attribute(timeline)
@@ -208,8 +232,18 @@ def in_turn(timeline: Timeline, nodes: int = 2, address: str = "dcgm-exporter:94
         timeline.pod(f"p-{name}", node=name)
         for minute in range(-64 + number, 124, nodes):
             labels = {"exported_namespace": "team", "exported_pod": f"p-{name}"}
-            timeline.add(GR, minute, minute + 1, 0.5, UUID=f"GPU-{name}", gpu="0", Hostname=name, job="dcgm",
-                         instance=address, **labels)  # fmt: skip
+            timeline.add(
+                GR,
+                minute,
+                minute + 1,
+                0.5,
+                UUID=f"GPU-{name}",
+                gpu="0",
+                Hostname=name,
+                job="dcgm",
+                instance=address,
+                **labels,
+            )
 
 
 def test_service_of_several_exporters_is_named(attribute: Attribute) -> None:
@@ -224,16 +258,27 @@ def test_service_of_several_exporters_is_named(attribute: Attribute) -> None:
 def neuron_nodes(timeline: Timeline) -> None:
     """Two nodes with a pod each, and the address of one Service."""
     for name in ("n1", "n2"):
-        timeline.node(name, capacity={"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2}, labels={
-            **LABELS, "node_kubernetes_io_instance_type": "inf2.xlarge"})  # fmt: skip
+        timeline.node(
+            name,
+            capacity={"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2},
+            labels={**LABELS, "node_kubernetes_io_instance_type": "inf2.xlarge"},
+        )
     timeline.up(job="neuron-monitor", instance="neuron-monitor:8000")
 
 
 def neuron_scrapes(timeline: Timeline, name: str, first: float, last: float) -> None:
     """Scrapes of that Service that the neuron-monitor of one node answers."""
     for core in "01":
-        timeline.add("neuroncore_utilization_ratio", first, last, 0.5, neuroncore=core, job="neuron-monitor",
-                     instance="neuron-monitor:8000", instance_id=f"i-{name}")  # fmt: skip
+        timeline.add(
+            "neuroncore_utilization_ratio",
+            first,
+            last,
+            0.5,
+            neuroncore=core,
+            job="neuron-monitor",
+            instance="neuron-monitor:8000",
+            instance_id=f"i-{name}",
+        )
 
 
 def test_service_of_several_neuron_monitors_is_named(attribute: Attribute) -> None:
@@ -254,8 +299,9 @@ def test_exporter_that_reports_two_nodes_at_once_is_not_noted(attribute: Attribu
         timeline.node(name, capacity={"nvidia_com_gpu": 1})
         timeline.add(GR, value=0.5, UUID=f"GPU-{name}", gpu="0", Hostname=name, job="dcgm", instance="central:9400")
         for start, end in ((-65, 30), (32, 125)):  # two scrapes lack one GPU of each node
-            timeline.add(GR, start, end, 0.5, UUID=f"GPU-odd-{name}", gpu="1", Hostname=name, job="dcgm",
-                         instance="central:9400")  # fmt: skip
+            timeline.add(
+                GR, start, end, 0.5, UUID=f"GPU-odd-{name}", gpu="1", Hostname=name, job="dcgm", instance="central:9400"
+            )
     (record,) = attribute(timeline)
     assert not notes_about(record, "in turn")
 
@@ -267,8 +313,9 @@ def test_service_of_shards_of_kube_state_metrics_is_named(attribute: Attribute) 
         of_node = {"node": name, **ksm}
         for minute in range(-64 + number, 124, 2):
             timeline.add("kube_node_info", minute, minute + 1, provider_id=f"aws:///us-west-2a/i-{name}", **of_node)
-            timeline.add("kube_node_status_capacity", minute, minute + 1, 1, resource="nvidia_com_gpu", unit="integer",
-                         **of_node)  # fmt: skip
+            timeline.add(
+                "kube_node_status_capacity", minute, minute + 1, 1, resource="nvidia_com_gpu", unit="integer", **of_node
+            )
     (record,) = attribute(timeline)
     assert notes_about(record, "reports other nodes in each scrape")
 
@@ -281,14 +328,27 @@ def recent_in_turn() -> Recent:
     metrics = bare()
     now = (metrics.now - metrics.base).total_seconds() / 60
     for number, name in enumerate(("n1", "n2")):
-        metrics.node(name, capacity={"nvidia_com_gpu": 1}, labels={**LABELS, "nvidia_com_gpu_count": "1"} | {
-            "node_kubernetes_io_instance_type": "g5.xlarge"})  # fmt: skip
+        metrics.node(
+            name,
+            capacity={"nvidia_com_gpu": 1},
+            labels={**LABELS, "nvidia_com_gpu_count": "1"} | {"node_kubernetes_io_instance_type": "g5.xlarge"},
+        )
         pod(metrics, f"p-{name}", node=name)
         for turn in range(10 + number, -1, -2):
             at = now - 10 * turn
             labels = {"exported_namespace": "team", "exported_pod": f"p-{name}"}
-            metrics.add(GR, at - 3, at, 0.5, UUID=f"GPU-{name}", gpu="0", Hostname=name, job="dcgm-exporter",
-                        instance="svc:9400", **labels)  # fmt: skip
+            metrics.add(
+                GR,
+                at - 3,
+                at,
+                0.5,
+                UUID=f"GPU-{name}",
+                gpu="0",
+                Hostname=name,
+                job="dcgm-exporter",
+                instance="svc:9400",
+                **labels,
+            )
     metrics.up(job="dcgm-exporter", instance="svc:9400")
     metrics.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
     return metrics
@@ -321,8 +381,14 @@ def test_doctor_names_the_service_of_shards_of_kube_state_metrics(examined: Exam
     metrics.without("kube_node_info")
     for number, name in enumerate(("n1", "n2")):
         for turn in range(14 + number, -1, -2):
-            metrics.add("kube_node_info", now - 10 * turn - 3, now - 10 * turn, node=name,
-                        provider_id=f"aws:///us-west-2a/i-{name}", **KSM)  # fmt: skip
+            metrics.add(
+                "kube_node_info",
+                now - 10 * turn - 3,
+                now - 10 * turn,
+                node=name,
+                provider_id=f"aws:///us-west-2a/i-{name}",
+                **KSM,
+            )
     check = faults(examined(metrics))["pods of a Service"]
     assert (check.severity, check.status) == ("required", "faulty")
     assert "reports the objects of 2 nodes in turn (n1, n2)" in (check.finding or "")
@@ -361,8 +427,9 @@ def test_doctor_names_neuron_claims_that_no_collector_reports(examined: Examine)
     claimed(reported, "p", "neuron.aws.com", 16, of_node=16)
     check = named(examined(reported), "claims of Neuron")
     assert (check.status, check.finding) == (
-        "found", "neuron-monitor does not support the Neuron DRA driver, so their use is unmeasured",
-    )  # fmt: skip
+        "found",
+        "neuron-monitor does not support the Neuron DRA driver, so their use is unmeasured",
+    )
 
 
 def test_doctor_says_which_exporters_hide_idle_gpus(examined: Examine) -> None:
@@ -376,11 +443,24 @@ def test_doctor_says_which_exporters_hide_idle_gpus(examined: Examine) -> None:
 
 def test_doctor_names_unknown_drivers(examined: Examine) -> None:
     metrics = healthy()
-    metrics.add("kube_pod_resourceclaim_info", claim_name="devices", resourceclaim_name="x", namespace="team",
-                pod="n1-a0", uid="uid-n1-a0", **KSM)  # fmt: skip
+    metrics.add(
+        "kube_pod_resourceclaim_info",
+        claim_name="devices",
+        resourceclaim_name="x",
+        namespace="team",
+        pod="n1-a0",
+        uid="uid-n1-a0",
+        **KSM,
+    )
     for number in range(2):
-        metrics.add("kube_resourceslice_device_info", driver="gpu.example.com", pool_name="n1", node_name="n1",
-                    device_name=f"device-{number}", **KSM)  # fmt: skip
+        metrics.add(
+            "kube_resourceslice_device_info",
+            driver="gpu.example.com",
+            pool_name="n1",
+            node_name="n1",
+            device_name=f"device-{number}",
+            **KSM,
+        )
     check = named(examined(metrics), "unknown gpu.example.com")
     assert "2 devices in ResourceSlices of the DRA driver gpu.example.com on n1" in (check.finding or "")
 

@@ -181,8 +181,13 @@ def test_nothing_is_held_on_a_node_that_is_gone(attribute: Attribute) -> None:
 
 def test_a_booting_node_is_stranded_until_it_advertises(attribute: Attribute) -> None:
     timeline = fleet()
-    timeline.node("new", 10, advertised_from=25, capacity={"nvidia_com_gpu": 8},
-                  labels={"node_kubernetes_io_instance_type": "p4d.24xlarge"})  # fmt: skip
+    timeline.node(
+        "new",
+        10,
+        advertised_from=25,
+        capacity={"nvidia_com_gpu": 8},
+        labels={"node_kubernetes_io_instance_type": "p4d.24xlarge"},
+    )
     (record,) = attribute(timeline)
     assert record.totals is not None
     assert record.totals.capacity is not None

@@ -306,16 +306,31 @@ def test_settings_let_the_witness_measure(attribute: Attribute) -> None:
 OTHER_VENDORS = pytest.mark.parametrize(
     ("resource", "signal", "power", "device", "labels"),
     [
-        ("amd_com_gpu", "gpu_gfx_activity", "gpu_package_power", {"serial_number": "1", "gpu_id": "0"},
-         {"exported_pod": "p", "exported_namespace": "team"}),
-        ("amd_com_gpu", "amd_gpu_gfx_activity", "amd_gpu_power_usage", {"serial_number": "1", "gpu_id": "0"},
-         {"exported_pod": "p", "exported_namespace": "team"}),
-        ("habana_ai_gaudi", "habanalabs_utilization", "habanalabs_power_mW", {"UUID": "g-0"},
-         {"pod_name": "p", "pod_namespace": "team"}),
+        (
+            "amd_com_gpu",
+            "gpu_gfx_activity",
+            "gpu_package_power",
+            {"serial_number": "1", "gpu_id": "0"},
+            {"exported_pod": "p", "exported_namespace": "team"},
+        ),
+        (
+            "amd_com_gpu",
+            "amd_gpu_gfx_activity",
+            "amd_gpu_power_usage",
+            {"serial_number": "1", "gpu_id": "0"},
+            {"exported_pod": "p", "exported_namespace": "team"},
+        ),
+        (
+            "habana_ai_gaudi",
+            "habanalabs_utilization",
+            "habanalabs_power_mW",
+            {"UUID": "g-0"},
+            {"pod_name": "p", "pod_namespace": "team"},
+        ),
         ("gpu_intel_com_xe", "hw_gpu_utilization_ratio", "hw_power_watts", {"pci_bdf": "0000:03:00.0"}, {}),
     ],
     ids=["AMD", "AMD with a prefix", "Gaudi", "Intel"],
-)  # fmt: skip
+)
 
 
 @OTHER_VENDORS
@@ -387,8 +402,7 @@ def minute(line: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("counter", "joules"),
-    [("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1000), ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1)],
+    ("counter", "joules"), [("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1000), ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1)]
 )
 def test_energy_is_a_witness_where_power_is_not_collected(attribute: Attribute, counter: str, joules: int) -> None:
     """70 W before the hour, and 300 W in it."""

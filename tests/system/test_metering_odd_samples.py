@@ -26,10 +26,23 @@ from tests.system.timeline import HOUR, Timeline
 ODD = ("NaN", "+Inf", "-Inf")
 SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 FAMILIES = (
-    names.REQUESTS, names.INIT_REQUESTS, names.INIT_RUNNING, names.PHASE, names.POD_OWNER, names.POD_LABELS,
-    names.SCHEDULED, names.COMPLETED, names.NODE_INFO, names.NODE_LABELS, names.CAPACITY, names.ALLOCATABLE,
-    "kube_namespace_labels", "kube_replicaset_owner", SIGNAL, "up",
-)  # fmt: skip
+    names.REQUESTS,
+    names.INIT_REQUESTS,
+    names.INIT_RUNNING,
+    names.PHASE,
+    names.POD_OWNER,
+    names.POD_LABELS,
+    names.SCHEDULED,
+    names.COMPLETED,
+    names.NODE_INFO,
+    names.NODE_LABELS,
+    names.CAPACITY,
+    names.ALLOCATABLE,
+    "kube_namespace_labels",
+    "kube_replicaset_owner",
+    SIGNAL,
+    "up",
+)
 WHICH = {"all": range(1000), "one": (1830,), "last": (3570,)}
 """Seconds of the hour at which a sample is replaced. `all` replaces every sample."""
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
@@ -52,8 +65,9 @@ def observed_cluster(cluster: str) -> Timeline:
     for pod in (pod_labels, goes):
         timeline.add(names.POD_OWNER, owner_kind="ReplicaSet", owner_name="web-1", owner_is_controller="true", **pod)
         timeline.add(names.POD_LABELS, label_team="x", **pod)
-    timeline.add("kube_replicaset_owner", namespace="team", replicaset="web-1", owner_kind="Deployment",
-                 owner_name="web", **KSM)  # fmt: skip
+    timeline.add(
+        "kube_replicaset_owner", namespace="team", replicaset="web-1", owner_kind="Deployment", owner_name="web", **KSM
+    )
     timeline.add("kube_namespace_labels", namespace="team", label_team="x", **KSM)
     timeline.device(0.5, gpu=10, exported_pod="stays", exported_namespace="team")
     timeline.device(0.5, 25, gpu=11, node="n2", exported_pod="begins", exported_namespace="team")

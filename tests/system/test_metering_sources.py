@@ -57,9 +57,15 @@ def test_change_of_the_collector_within_the_hour_changes_no_figure(attribute: At
 def owned(timeline: Timeline, pod: str, kind: str, name: str, *, controller: bool = True) -> None:
     ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
     timeline.add(
-        "kube_pod_owner", namespace="team", pod=pod, uid=f"uid-{pod}", owner_kind=kind, owner_name=name,
-        owner_is_controller=str(controller).lower(), **ksm,
-    )  # fmt: skip
+        "kube_pod_owner",
+        namespace="team",
+        pod=pod,
+        uid=f"uid-{pod}",
+        owner_kind=kind,
+        owner_name=name,
+        owner_is_controller=str(controller).lower(),
+        **ksm,
+    )
 
 
 @pytest.mark.parametrize("label", ["pod", "namespace"])

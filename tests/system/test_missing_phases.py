@@ -39,8 +39,16 @@ def test_pod_that_completed_and_remains_holds_its_gpus_until_then(attribute: Att
     completed = timeline.base.timestamp() + 15 * 60
     for name in ("done", "runs"):
         timeline.pod(name)
-    timeline.add("kube_pod_completion_time", start=15, value=completed, namespace="team", pod="done", uid="uid-done",
-                 job="kube-state-metrics", instance="10.0.0.1:8080")  # fmt: skip
+    timeline.add(
+        "kube_pod_completion_time",
+        start=15,
+        value=completed,
+        namespace="team",
+        pod="done",
+        uid="uid-done",
+        job="kube-state-metrics",
+        instance="10.0.0.1:8080",
+    )
     (record,) = attribute(without_phases(timeline))
     assert hours(record) == {"done": 0.25, "runs": 1}
     (note,) = [note for note in record.notes if note.startswith("unknown")]

@@ -104,9 +104,11 @@ def test_new_instance_replaces_only_its_predecessor(attributed: At) -> None:
     """Two shards on a drained node: one returns at once under a new address, the other later."""
     timeline = Timeline()
     for start, end, labels, pod, node in (
-        (-65, 20, "10.0.0.1:8080", "a", "n1"), (25, 125, "10.0.0.3:8080", "a", "n1"),
-        (-65, 20, "10.0.0.2:8080", "b", "n2"), (70, 125, "10.0.0.4:8080", "b", "n2"),
-    ):  # fmt: skip
+        (-65, 20, "10.0.0.1:8080", "a", "n1"),
+        (25, 125, "10.0.0.3:8080", "a", "n1"),
+        (-65, 20, "10.0.0.2:8080", "b", "n2"),
+        (70, 125, "10.0.0.4:8080", "b", "n2"),
+    ):
         ksm = {"job": "kube-state-metrics", "instance": labels}
         timeline.up(start, end, **ksm)
         timeline.node(node, start, end, capacity={"nvidia_com_gpu": 8}, ksm=ksm)

@@ -56,8 +56,9 @@ def stack(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
 
 
 def set_price(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node-hour", reason: str = "EDP") -> Any:
-    return stack.run("set", "--match", "instance_type=p5.48xlarge", "--amount", amount, "--unit", unit, "--reason",
-                     reason, *more)  # fmt: skip
+    return stack.run(
+        "set", "--match", "instance_type=p5.48xlarge", "--amount", amount, "--unit", unit, "--reason", reason, *more
+    )
 
 
 def test_price_is_set_listed_dropped_and_listed_as_a_change(stack: Stack) -> None:
@@ -67,9 +68,15 @@ def test_price_is_set_listed_dropped_and_listed_as_a_change(stack: Stack) -> Non
     (row,) = stack.rows("list")
     names = ("source", "applies_to", "unit", "amount", "currency", "from", "to", "reason")
     assert {name: row[name] for name in names} == {
-        "source": "override", "applies_to": {"instance_type": "p5.48xlarge", "cluster": "demo"}, "unit": "node-hour",
-        "amount": Decimal("98.32"), "currency": "USD", "from": began, "to": None, "reason": "EDP",
-    }  # fmt: skip
+        "source": "override",
+        "applies_to": {"instance_type": "p5.48xlarge", "cluster": "demo"},
+        "unit": "node-hour",
+        "amount": Decimal("98.32"),
+        "currency": "USD",
+        "from": began,
+        "to": None,
+        "reason": "EDP",
+    }
     assert row["author"]
     assert row["id"] in done.stdout
     assert "p5.48xlarge" in stack.run("list").stdout
@@ -84,9 +91,11 @@ def test_price_is_set_listed_dropped_and_listed_as_a_change(stack: Stack) -> Non
     assert stack.rows("list") == []
     events = [(change["event"], change["why"]) for change in stack.rows("changes")]
     assert set(events) == {
-        ("set", "EDP"), ("changed the past", f"override {row['id']} set: EDP"),
-        ("dropped", "typo"), ("changed the past", f"override {row['id']} dropped: typo"),
-    }  # fmt: skip
+        ("set", "EDP"),
+        ("changed the past", f"override {row['id']} set: EDP"),
+        ("dropped", "typo"),
+        ("changed the past", f"override {row['id']} dropped: typo"),
+    }
     table = list(csv.reader(io.StringIO(stack.run("changes", "--format", "csv").stdout)))
     assert len(table) == 5
     assert table[0][:2] == ["at", "event"]
@@ -119,10 +128,23 @@ def test_csv_of_the_price_book_is_exact(stack: Stack) -> None:
         (("--from", "2026-11-02", "--to", "2026-11-01"), "--to 2026-11-01T00:00:00Z is not after --from"),
         (("--from", "yesterday"), "'yesterday' is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19"),
     ],
-)  # fmt: skip
+)
 def test_invalid_input_is_explained_in_a_single_sentence(arguments: tuple[str, ...], says: str) -> None:
-    done = gpucost("prices", "set", "--stack", "local", "--match", "instance_type=p5", "--amount", "1", "--unit",
-                   "gpu-hour", "--reason", "why", *arguments)  # fmt: skip
+    done = gpucost(
+        "prices",
+        "set",
+        "--stack",
+        "local",
+        "--match",
+        "instance_type=p5",
+        "--amount",
+        "1",
+        "--unit",
+        "gpu-hour",
+        "--reason",
+        "why",
+        *arguments,
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
@@ -151,8 +173,9 @@ def test_long_period_is_refused(stack: Stack) -> None:
 def test_refresh_invokes_the_function(stack: Stack) -> None:
     done = stack.run("refresh")
     assert (done.returncode, done.stdout) == (
-        0, "spot: 0 new or changed\non-demand: 0 new or changed\nshapes: 0 new or changed\n",
-    ), done.stderr  # fmt: skip
+        0,
+        "spot: 0 new or changed\non-demand: 0 new or changed\nshapes: 0 new or changed\n",
+    ), done.stderr
     done = stack.run("refresh", "--source", "shapes")
     assert done.stdout == "shapes: 0 new or changed\n"
 

@@ -69,13 +69,15 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     idle_costs = {**Costs().figures(), **idle, "cost_usd": Decimal(3)}
     document = {
         **answer(Costs(allocated_gpu_hours=amount(9), allocated_usd=amount(2)), CapacityCosts(node_cost_usd=amount(5))),
-        "granularity": "day", "group_by": ["cluster", "workload"], "idle": "separate",
+        "granularity": "day",
+        "group_by": ["cluster", "workload"],
+        "idle": "separate",
         "filtered_out": {**Costs().figures(), **idle},
         "rows": [
             {"start": start, "kind": "held", "group": {"cluster": "a", "workload": "[b]x\x1b"}, **costs, **idle},
             {"start": start, "kind": "idle", "group": {"cluster": "a", "workload": ""}, **idle_costs},
         ],
-    }  # fmt: skip
+    }
     console = Console(width=200, file=io.StringIO(), record=True)
     for part in costs_tables(document):
         console.print(part)
@@ -95,10 +97,15 @@ def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
     idle = {"idle_gpu_hours": Decimal(1), "idle_usd": Decimal("375540.25"), "cost_usd": Decimal("1506774.81")}
     document = {
         **answer(Costs(allocated_usd=amount("1131234.56")), CapacityCosts(node_cost_usd=amount("1506774.81"))),
-        "granularity": "total", "group_by": ["workload"], "idle": "separate", "filtered_out": None, "currency": "USD",
-        "rows": [{"start": "2026-11-19T00:00:00Z", "kind": "held", "group": {"workload": "llm-finetune-7b"}, **costs,
-                  **idle}],
-    }  # fmt: skip
+        "granularity": "total",
+        "group_by": ["workload"],
+        "idle": "separate",
+        "filtered_out": None,
+        "currency": "USD",
+        "rows": [
+            {"start": "2026-11-19T00:00:00Z", "kind": "held", "group": {"workload": "llm-finetune-7b"}, **costs, **idle}
+        ],
+    }
     document["totals"] = document["totals"] | {"allocated_gpu_hours": Decimal(160000)}
     for width in (40, 80, 200):
         file = io.StringIO()
@@ -112,11 +119,7 @@ def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "text"),
-    [
-        ("72", "70 of 72 cluster-hours complete"),
-        ("24", "70 of 24 hours complete"),
-        ("0", "70 of 0 hours complete"),
-    ],
+    [("72", "70 of 72 cluster-hours complete"), ("24", "70 of 24 hours complete"), ("0", "70 of 0 hours complete")],
 )
 def test_hours_of_several_clusters_are_named_as_such(expected: str, text: str) -> None:
     coverage = {"hours_complete": Decimal(70), "hours_expected": Decimal(expected)}

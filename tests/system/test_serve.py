@@ -99,8 +99,9 @@ def test_filter_without_gpu_hours_suggests_the_name_that_is_meant(tmp_path: Path
         found = in_this_process("report", "--api", url, *period, "--filter", "business_unit=bu-a")
         pattern = in_this_process("report", "--api", url, *period, "--filter", "business_unit=x*")
     assert (done.returncode, done.stderr) == (
-        2, "gpucost: --filter business_unit=bu-aa has no GPU-hours in this period. Did you mean bu-a?\n",
-    )  # fmt: skip
+        2,
+        "gpucost: --filter business_unit=bu-aa has no GPU-hours in this period. Did you mean bu-a?\n",
+    )
     assert found.returncode == pattern.returncode == 0
 
 

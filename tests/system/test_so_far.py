@@ -97,8 +97,11 @@ def test_running_hour_is_shown_until_the_first_whole_hour_is_attributed(
         with service.serving(0) as url:
             (shown,) = requests.get(f"{url}/serve/so-far", timeout=30).json()["clusters"]
             assert (shown["cluster"], shown["start"], shown["minutes"], shown["first_whole_hour_end"]) == (
-                "demo", format_timestamp(HOUR + timedelta(hours=1)), 55, format_timestamp(HOUR + timedelta(hours=2)),
-            )  # fmt: skip
+                "demo",
+                format_timestamp(HOUR + timedelta(hours=1)),
+                55,
+                format_timestamp(HOUR + timedelta(hours=2)),
+            )
             assert shown["totals"]["allocated_gpu_hours"] == pytest.approx(55 / 60)
             assert shown["totals"]["unallocated_gpu_hours"] == pytest.approx(55 / 60)
             (unit,) = shown["business_units"]
@@ -113,8 +116,10 @@ def test_running_hour_is_shown_until_the_first_whole_hour_is_attributed(
             service.run_schedule()
             assert requests.get(f"{url}/serve/so-far", timeout=30).json() == {"clusters": []}
             assert requests.get(f"{url}/config.json", timeout=30).json() == {
-                "sign_in": None, "serve": True, "decisions": True,
-            }  # fmt: skip
+                "sign_in": None,
+                "serve": True,
+                "decisions": True,
+            }
         manifest = service.manifest("demo", HOUR + timedelta(hours=1))
         assert manifest is not None
         assert manifest.status == "complete"

@@ -88,9 +88,14 @@ def test_pod_on_a_possibly_shared_node_is_unmeasured(attribute: Attribute, case:
 
 @pytest.mark.parametrize(
     ("instance_type", "share"),
-    [("g6f.large", "0.125"), ("g6f.xlarge", "0.125"), ("g6f.2xlarge", "0.25"), ("g6f.4xlarge", "0.5"),
-     ("gr6f.4xlarge", "0.5")],
-)  # fmt: skip
+    [
+        ("g6f.large", "0.125"),
+        ("g6f.xlarge", "0.125"),
+        ("g6f.2xlarge", "0.25"),
+        ("g6f.4xlarge", "0.5"),
+        ("gr6f.4xlarge", "0.5"),
+    ],
+)
 def test_fraction_of_a_gpu_counts_as_that(attribute: Attribute, instance_type: str, share: str) -> None:
     timeline = node(1, 1, node_kubernetes_io_instance_type=instance_type)
     timeline.pod("p", 15)

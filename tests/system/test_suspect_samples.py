@@ -92,16 +92,20 @@ ATTACKS: dict[str, Attack] = {
     "uid-elsewhere": Attack(
         lambda timeline: request(timeline, "victim", "2", namespace="competitor"),
         "uid uid-victim is reported for pod competitor/victim on node n1 and for pod team/victim",
-        held=NEIGHBOR, unobserved=Decimal(3),
+        held=NEIGHBOR,
+        unobserved=Decimal(3),
     ),
     "more-units": Attack(
         lambda timeline: request(timeline, "victim", "4"),
         "pod team/victim: its requests are reported as 2 nvidia.com/gpu (main) and as 4 nvidia.com/gpu (main)",
-        held=NEIGHBOR, unobserved=Decimal(3),
+        held=NEIGHBOR,
+        unobserved=Decimal(3),
     ),
     "another-container": Attack(
         lambda timeline: request(timeline, "victim", "2", container="extra"),
-        "pod team/victim: its requests are reported as", held=NEIGHBOR, unobserved=Decimal(3),
+        "pod team/victim: its requests are reported as",
+        held=NEIGHBOR,
+        unobserved=Decimal(3),
     ),
     "free-gpu": Attack(
         lambda timeline: request(timeline, "ghost"),
@@ -110,25 +114,31 @@ ATTACKS: dict[str, Attack] = {
     ),
     "too-many": Attack(
         lambda timeline: request(timeline, "ghost", "9"),
-        "pod team/ghost requests 9 of nvidia.com/gpu, and node n1 has 4", unobserved=Decimal(1),
+        "pod team/ghost requests 9 of nvidia.com/gpu, and node n1 has 4",
+        unobserved=Decimal(1),
     ),
     "1e18": Attack(
         lambda timeline: request(timeline, "ghost", "1e18"),
-        "container main of pod team/ghost requests 1e+18 of nvidia.com/gpu", unobserved=Decimal(1),
+        "container main of pod team/ghost requests 1e+18 of nvidia.com/gpu",
+        unobserved=Decimal(1),
     ),
     "1e308": Attack(
         lambda timeline: request(timeline, "ghost", "1e308"),
-        "container main of pod team/ghost requests 1e+308 of nvidia.com/gpu", unobserved=Decimal(1),
+        "container main of pod team/ghost requests 1e+308 of nvidia.com/gpu",
+        unobserved=Decimal(1),
     ),
     "overcommitted": Attack(
         lambda timeline: request(timeline, "ghost", "3"),
-        "pods hold 2.000 GPU-hours more of node 'n1' than it has", residual=Decimal(-20),
+        "pods hold 2.000 GPU-hours more of node 'n1' than it has",
+        residual=Decimal(-20),
         held={"victim": Decimal(2), "neighbor": Decimal(1), "ghost": Decimal(3)},
     ),
     "finished": Attack(finished, ""),
     "finished-and-requested": Attack(
         lambda timeline: finished(timeline, requested="2"),
-        "tenant|/10.9.9.9:8080 reports it as finished", held=NEIGHBOR, unobserved=Decimal(2),
+        "tenant|/10.9.9.9:8080 reports it as finished",
+        held=NEIGHBOR,
+        unobserved=Decimal(2),
     ),
     "pod-label": Attack(
         lambda timeline: timeline.add(
@@ -151,7 +161,8 @@ ATTACKS: dict[str, Attack] = {
     ),
     "made-up-gpu": Attack(
         lambda timeline: device(timeline, 1.0, "GPU-fake", exported_pod="victim", exported_namespace="team"),
-        "contradict each other about 5 devices of node 'n1'", effective_of_victim=None,
+        "contradict each other about 5 devices of node 'n1'",
+        effective_of_victim=None,
     ),
     "taken-gpu": Attack(
         lambda timeline: device(timeline, 0.2, "GPU-n1-3", exported_pod="victim", exported_namespace="team"),
@@ -166,7 +177,9 @@ ATTACKS: dict[str, Attack] = {
         lambda timeline: timeline.add(
             names.CAPACITY, value=64, node="n1", resource="nvidia_com_gpu", unit="integer", **TENANT
         ),
-        "capacity of nvidia_com_gpu on node n1 is reported as 4 and as 64", held={}, unobserved=Decimal(4),
+        "capacity of nvidia_com_gpu on node n1 is reported as 4 and as 64",
+        held={},
+        unobserved=Decimal(4),
     ),
     "capacity-beyond-reason": Attack(
         lambda timeline: timeline.add(
@@ -190,12 +203,13 @@ ATTACKS: dict[str, Attack] = {
     ),
     "renamed-labels": Attack(
         lambda timeline: request(timeline, "ghost", exported_node="n1", exported_pod="ghost"),
-        "are reported by job 'tenant'", held={"victim": Decimal(2), "neighbor": Decimal(1), "ghost": Decimal(1)},
+        "are reported by job 'tenant'",
+        held={"victim": Decimal(2), "neighbor": Decimal(1), "ghost": Decimal(1)},
     ),
     "renamed-node": Attack(
         lambda timeline: timeline.add(names.NODE_INFO, node="n1", exported_node="n8", provider_id="i-8", **TENANT), ""
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,14 @@ def cluster_with(resource: str) -> Timeline:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={resource: 4}, labels={"node_kubernetes_io_instance_type": "g5.12xlarge"})
-    timeline.add("kube_node_status_capacity", value=48, node="n1", resource="cpu", job="kube-state-metrics",
-                 instance="10.0.0.1:8080")  # fmt: skip
+    timeline.add(
+        "kube_node_status_capacity",
+        value=48,
+        node="n1",
+        resource="cpu",
+        job="kube-state-metrics",
+        instance="10.0.0.1:8080",
+    )
     timeline.pod("p", resource=resource, units=2)
     timeline.pod("q", resource=resource)
     return timeline
@@ -85,8 +91,16 @@ def test_unknown_resource_on_node_that_advertises_all_gpus_is_noted_and_changes_
 
 def test_usual_resources_that_are_no_gpus_are_not_noted(attribute: Attribute) -> None:
     timeline = cluster_with("nvidia_com_gpu")
-    for resource in ("vpc_amazonaws_com_efa", "hugepages_2Mi", "ephemeral_storage", "pods", "smarter_devices_fuse",
-                     "attachable_volumes_aws_ebs", "aws_ec2_nitro_nitro_enclaves", "nvidia_com_gpumem"):  # fmt: skip
+    for resource in (
+        "vpc_amazonaws_com_efa",
+        "hugepages_2Mi",
+        "ephemeral_storage",
+        "pods",
+        "smarter_devices_fuse",
+        "attachable_volumes_aws_ebs",
+        "aws_ec2_nitro_nitro_enclaves",
+        "nvidia_com_gpumem",
+    ):
         timeline.node(capacity={resource: 9}, labels={"node_kubernetes_io_instance_type": "g5.12xlarge"})
     (record,) = attribute(timeline)
     assert not any(note.startswith("unknown") for note in record.notes)

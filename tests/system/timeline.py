@@ -62,15 +62,20 @@ class Timeline:
         """A pod with one container: pending on its node for some minutes, then running, then perhaps finished."""
         ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"} | ksm
         pod_labels = {"namespace": namespace, "pod": name, "uid": uid or f"uid-{name}", **ksm}
-        self.add("kube_pod_container_resource_requests", start, end, units, container="main", node=node,
-                 resource=resource, unit="integer", **pod_labels)  # fmt: skip
+        self.add(
+            "kube_pod_container_resource_requests",
+            start,
+            end,
+            units,
+            container="main",
+            node=node,
+            resource=resource,
+            unit="integer",
+            **pod_labels,
+        )
         stop = end if finished_at is None else finished_at
         begin = start + pending
-        for phase, (a, b) in {
-            "Pending": (start, begin),
-            "Running": (begin, stop),
-            phase_end: (stop, end),
-        }.items():
+        for phase, (a, b) in {"Pending": (start, begin), "Running": (begin, stop), phase_end: (stop, end)}.items():
             self.add("kube_pod_status_phase", start, a, 0, phase=phase, **pod_labels)
             self.add("kube_pod_status_phase", a, b, 1, phase=phase, **pod_labels)
             self.add("kube_pod_status_phase", b, end, 0, phase=phase, **pod_labels)

@@ -48,61 +48,86 @@ def _has_pods_without_claims(context: CheckContext) -> bool:
 METRIC_FAMILIES = (
     MetricFamily(REQUESTS, "required", "it is unknown which pods hold GPUs", "pods", _has_pods_without_claims),
     MetricFamily(
-        "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not counted", "pods",
+        "kube_pod_init_container_resource_requests",
+        "optional",
+        "GPUs of init containers are not counted",
+        "pods",
         _with_init_requests,
     ),
     MetricFamily(
-        "kube_pod_init_container_status_running", "optional",
-        "GPUs that only an init container holds count for the pod's whole lifetime", "pods", _with_init_requests,
+        "kube_pod_init_container_status_running",
+        "optional",
+        "GPUs that only an init container holds count for the pod's whole lifetime",
+        "pods",
+        _with_init_requests,
     ),
     MetricFamily(
-        "kube_pod_status_phase", "recommended",
+        "kube_pod_status_phase",
+        "recommended",
         "pods that pull their image count as running, and finished ones hold GPUs until kube_pod_completion_time; "
-        "without that, too, pods of nodes where dcgm-exporter names any hold GPUs only while it names them", "pods",
+        "without that, too, pods of nodes where dcgm-exporter names any hold GPUs only while it names them",
+        "pods",
     ),
     MetricFamily("kube_pod_owner", "recommended", "lines show pods, not the workloads that own them", "pods"),
     MetricFamily(
-        "kube_replicaset_owner", "recommended", "Deployments appear as their ReplicaSets", "replicasets",
+        "kube_replicaset_owner",
+        "recommended",
+        "Deployments appear as their ReplicaSets",
+        "replicasets",
         _has_owners("ReplicaSet"),
     ),
     MetricFamily("kube_job_owner", "recommended", "CronJobs appear as their Jobs", "jobs", _has_owners("Job")),
     MetricFamily(
-        "kube_pod_completion_time", "optional", "the end of a pod in a scrape gap is known only roughly", "pods",
+        "kube_pod_completion_time",
+        "optional",
+        "the end of a pod in a scrape gap is known only roughly",
+        "pods",
         lambda context: context.facts.finished_pods > 0,
     ),
     MetricFamily(
-        "kube_pod_status_scheduled_time", "optional", "the start of a pod in a scrape gap is known only roughly",
-        "pods",
+        "kube_pod_status_scheduled_time", "optional", "the start of a pod in a scrape gap is known only roughly", "pods"
     ),
     MetricFamily(
-        "kube_node_info", "recommended", "a node that is replaced by one of the same name is not noticed", "nodes",
+        "kube_node_info", "recommended", "a node that is replaced by one of the same name is not noticed", "nodes"
     ),
     MetricFamily(
-        "kube_node_status_capacity", "recommended",
-        "unallocated GPUs and the shares of sliced and shared GPUs are unknown", "nodes",
+        "kube_node_status_capacity",
+        "recommended",
+        "unallocated GPUs and the shares of sliced and shared GPUs are unknown",
+        "nodes",
     ),
+    MetricFamily("kube_node_status_allocatable", "recommended", "unhealthy GPUs count as unallocated", "nodes"),
     MetricFamily(
-        "kube_node_status_allocatable", "recommended", "unhealthy GPUs count as unallocated", "nodes",
-    ),
-    MetricFamily(
-        NODE_LABELS_METRIC, "recommended",
+        NODE_LABELS_METRIC,
+        "recommended",
         "nodes have no pool, and other metrics stand in for their instance type, GPU model and zone, as far as they "
         "can. kube-state-metrics exports only labels that a flag lists, and kube-prometheus-stack sets no such flag",
         "nodes",
     ),
     MetricFamily(
-        NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels get no pods",
-        "namespaces", lambda context: bool(context.required_labels.of_namespaces), settings_decide=True,
+        NAMESPACE_LABELS_METRIC,
+        "recommended",
+        "business units with namespace_labels get no pods",
+        "namespaces",
+        lambda context: bool(context.required_labels.of_namespaces),
+        settings_decide=True,
     ),
     MetricFamily(
-        POD_LABELS_METRIC, "recommended", "business units with pod_labels get no pods, and cost_labels are blank",
-        "pods", lambda context: bool(context.required_labels.of_pods), settings_decide=True,
+        POD_LABELS_METRIC,
+        "recommended",
+        "business units with pod_labels get no pods, and cost_labels are blank",
+        "pods",
+        lambda context: bool(context.required_labels.of_pods),
+        settings_decide=True,
     ),
     MetricFamily(
-        CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims have no owner and no labels",
-        "pods", lambda context: any(device.claim for device in context.facts.devices),
+        CLAIM_INFO,
+        "recommended",
+        "pods that hold GPUs through DRA claims have no owner and no labels",
+        "pods",
+        lambda context: any(device.claim for device in context.facts.devices),
     ),
-)  # fmt: skip
+)
 KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 

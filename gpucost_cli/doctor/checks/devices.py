@@ -136,10 +136,7 @@ def check_targets_in_turn(context: CheckContext) -> Iterable[Check]:
         name, names = f"{target.job} on {target.instance}", first_few(facts.node_named(node) for node in nodes)
         objects, metric = "objects", "kube_node_info"
         if target in of_devices:
-            objects, metric = (
-                "devices",
-                next(device.signal for device in facts.devices if device.target == target),
-            )
+            objects, metric = ("devices", next(device.signal for device in facts.devices if device.target == target))
         fault = Fault(
             f"one target ({name}) reports the {objects} of {len(nodes)} nodes in turn ({names}): its "
             "Service sends each scrape to another pod, so that most samples are lacking",

@@ -96,8 +96,9 @@ def check_reservations(context: CheckContext) -> Iterable[Check]:
                 f"{count}, and no series says {finding}: what they hold is unobserved",
                 f"kube-state-metrics: {flag}, in addition to what the flag has now; and keep {name.split()[0]}",
             )
-        yield context.check(f"shared GPUs: {name.split()[1]}", name.split()[0], "recommended", fault,
-            series=facts.series.get(name, 0))  # fmt: skip
+        yield context.check(
+            f"shared GPUs: {name.split()[1]}", name.split()[0], "recommended", fault, series=facts.series.get(name, 0)
+        )
 
 
 def _count(context: CheckContext, metrics: Iterable[str]) -> int:

@@ -5,12 +5,7 @@ from collections.abc import Iterable
 from gpucost.core.metering.inference_servers import InferenceServer, latency_metrics, load_metrics
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check
 
-_KINDS = {
-    "prompt": "prompt tokens",
-    "generated": "generated tokens",
-    "cached": "cached tokens",
-    "requests": "requests",
-}
+_KINDS = {"prompt": "prompt tokens", "generated": "generated tokens", "cached": "cached tokens", "requests": "requests"}
 
 
 @doctor_check(

@@ -12,10 +12,19 @@ from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_c
 from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (
-    REQUESTS, NODE_INFO, CAPACITY, "kube_pod_labels", "kube_namespace_labels",
-    *SIGNALS, *GPU_MEMORY_METRICS, *(signal.name for signal in ACCELERATOR_SIGNALS),
-    KUBE_DRA_EXPORTER.devices, *VGPU_METRIC_NAMES, "karpenter_nodepools_limit", "karpenter_nodepool_limit",
-)  # fmt: skip
+    REQUESTS,
+    NODE_INFO,
+    CAPACITY,
+    "kube_pod_labels",
+    "kube_namespace_labels",
+    *SIGNALS,
+    *GPU_MEMORY_METRICS,
+    *(signal.name for signal in ACCELERATOR_SIGNALS),
+    KUBE_DRA_EXPORTER.devices,
+    *VGPU_METRIC_NAMES,
+    "karpenter_nodepools_limit",
+    "karpenter_nodepool_limit",
+)
 """Metrics from which the jobs of all sources are read."""
 
 

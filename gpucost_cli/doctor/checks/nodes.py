@@ -86,19 +86,24 @@ _REQUIRED_LABELS = (
     _RequiredLabel(NODE_POOL_LABEL, "optional"),
     _RequiredLabel(GPU_PRODUCT_LABEL, "recommended", is_from_discovery=True),
     _RequiredLabel(
-        GPU_COUNT_LABEL, "recommended",
+        GPU_COUNT_LABEL,
+        "recommended",
         lambda context, node: node.label(INSTANCE_TYPE_LABEL) not in context.settings.gpus_by_instance_type(),
         is_from_discovery=True,
     ),
     _RequiredLabel(
-        GPU_REPLICAS_LABEL, "recommended", lambda context, node: sharing.is_shared(context.facts, node),
+        GPU_REPLICAS_LABEL,
+        "recommended",
+        lambda context, node: sharing.is_shared(context.facts, node),
         is_from_discovery=True,
     ),
     _RequiredLabel(
-        GPU_SHARING_LABEL, "optional", lambda context, node: sharing.is_shared(context.facts, node),
-        is_from_discovery=True
+        GPU_SHARING_LABEL,
+        "optional",
+        lambda context, node: sharing.is_shared(context.facts, node),
+        is_from_discovery=True,
     ),
-)  # fmt: skip
+)
 
 _CLIQUE_LABEL = _RequiredLabel(GPU_CLIQUE_LABEL, "recommended", _needs_clique, is_from_discovery=True)
 
@@ -122,9 +127,11 @@ def _nodes_without(context: CheckContext, required: _RequiredLabel) -> list[str]
 
 def _label_of_shared_slices(profile: str) -> _RequiredLabel:
     return _RequiredLabel(
-        mig_replicas(profile), "recommended", lambda _, node: profile in shared_mig_profiles(node),
+        mig_replicas(profile),
+        "recommended",
+        lambda _, node: profile in shared_mig_profiles(node),
         is_from_discovery=True,
-    )  # fmt: skip
+    )
 
 
 def _check_label(context: CheckContext, required: _RequiredLabel, change: str) -> Check:

@@ -199,11 +199,7 @@ def _production(cluster: _Cluster, copy: Copy) -> None:
     )
     reranker = Workload(copy.workload("reranker"), copy.namespace("search"))
     cluster.service(
-        reranker,
-        slots_of(l4_nodes[1])[:2],
-        lambda _: 2,
-        lambda at: 0.35 + 0.3 * traffic("rerank", at),
-        RERANKER,
+        reranker, slots_of(l4_nodes[1])[:2], lambda _: 2, lambda at: 0.35 + 0.3 * traffic("rerank", at), RERANKER
     )
     ranker = Workload(copy.workload("ranker"), copy.namespace("ads-ranking"))
     cluster.service(ranker, slots_of(l4_nodes[2]), lambda _: 4, lambda at: 0.42 + 0.3 * traffic("ads", at))
@@ -370,9 +366,14 @@ def _add_spot_nodes(cluster: _Cluster, copy: Copy) -> None:
                     name = f"{begin // 720}-{index}{'-retry' * attempt}"
                     is_reclaimed = len(lives) == 2 and attempt == 0
                     _add_spot_job(
-                        cluster, pool, copy.number * 240 + number + part_of_day * 6 + index + 4 * attempt,
-                        workload, name, (joins, leaves), is_reclaimed=is_reclaimed,
-                    )  # fmt: skip
+                        cluster,
+                        pool,
+                        copy.number * 240 + number + part_of_day * 6 + index + 4 * attempt,
+                        workload,
+                        name,
+                        (joins, leaves),
+                        is_reclaimed=is_reclaimed,
+                    )
 
 
 _INTERRUPTIBLE = {"label_gpucost_interruptible": "true"}

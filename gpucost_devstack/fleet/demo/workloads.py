@@ -75,13 +75,7 @@ def temporary_service(
 
 
 def _deployment_pod(
-    period: Period,
-    workload: Workload,
-    replica_set: str,
-    index: int,
-    slot: Slot,
-    runs: tuple[int, int],
-    use: UseOfHour,
+    period: Period, workload: Workload, replica_set: str, index: int, slot: Slot, runs: tuple[int, int], use: UseOfHour
 ) -> Pod:
     (node, devices), (start, end) = slot, runs
     bound = start + 2 + 2 * int(4 * draw("bound", replica_set, index, start))
@@ -225,20 +219,36 @@ def job_pods(
         pod = f"{name}-{index}-{suffix(name, index)}"
         uid = f"uid-{workload.namespace}-{pod}"
         waiting = Pod(
-            pod, None, requests=workload.requests, namespace=workload.namespace, uid=uid, owners=owners,
-            labels=workload.pod_labels, bound_at=job.submitted - period.start, deleted_at=job.start - period.start,
+            pod,
+            None,
+            requests=workload.requests,
+            namespace=workload.namespace,
+            uid=uid,
+            owners=owners,
+            labels=workload.pod_labels,
+            bound_at=job.submitted - period.start,
+            deleted_at=job.start - period.start,
             never_starts=True,
-        )  # fmt: skip
+        )
         if period.overlaps(job.submitted, job.start):
             yield waiting
         if period.overlaps(job.start, deleted):
             yield Pod(
-                pod, node, tuple(devices), use=use_curve(period, job.start, job.end, use), requests=workload.requests,
-                namespace=workload.namespace, uid=uid, owners=owners, labels=workload.pod_labels,
-                bound_at=job.start - period.start, running_at=job.start + 6 - period.start,
-                finished_at=job.end - period.start, deleted_at=deleted - period.start,
+                pod,
+                node,
+                tuple(devices),
+                use=use_curve(period, job.start, job.end, use),
+                requests=workload.requests,
+                namespace=workload.namespace,
+                uid=uid,
+                owners=owners,
+                labels=workload.pod_labels,
+                bound_at=job.start - period.start,
+                running_at=job.start + 6 - period.start,
+                finished_at=job.end - period.start,
+                deleted_at=deleted - period.start,
                 phase_at_end="Succeeded" if job.succeeds else "Failed",
-            )  # fmt: skip
+            )
 
 
 def use_curve(period: Period, start: int, end: int, use: UseOfHour) -> Use:

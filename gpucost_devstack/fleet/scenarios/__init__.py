@@ -23,7 +23,20 @@ from gpucost_devstack.fleet.scenarios import (
 def all_scenarios() -> list[Scenario]:
     """All scenarios. Names are unique."""
     modules = (
-        sharing, slices, lifetimes, nodes, outages, sources, labels, units_owners_and_claims, partitions, vendors,
-        energy, mixes, processes, gpu_fractions, racks,
-    )  # fmt: skip
+        sharing,
+        slices,
+        lifetimes,
+        nodes,
+        outages,
+        sources,
+        labels,
+        units_owners_and_claims,
+        partitions,
+        vendors,
+        energy,
+        mixes,
+        processes,
+        gpu_fractions,
+        racks,
+    )
     return [scenario for module in modules for scenario in module.scenarios()]

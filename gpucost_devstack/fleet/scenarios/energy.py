@@ -3,12 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpucost_devstack.fleet.builders import (
-    gpu_node,
-    mig_mixed_geometry,
-    time_sliced_geometry,
-    whole_gpus_geometry,
-)
+from gpucost_devstack.fleet.builders import gpu_node, mig_mixed_geometry, time_sliced_geometry, whole_gpus_geometry
 from gpucost_devstack.fleet.hardware import resource_of_profile
 from gpucost_devstack.fleet.power import ENERGY_COUNTER, POWER_GAUGE
 from gpucost_devstack.fleet.scenario import FOREVER, GPU, Exporter, Interval, Node, Pod, Scenario

@@ -68,44 +68,56 @@ def scenarios() -> Iterator[Scenario]:
     yield scenario("off", server(a), settings="")
     yield scenario("adapters", server(a, load(), load(ADAPTER, 2), load("not-called", 0)))
     yield scenario("not-called", server(a, load(factor=0)), server(b, load("x", 0), load("y", 0)))
-    yield scenario("kinds", *(
-        server(pod(kind, gpu), load(f"model-of-{kind}", gpu + 1), kind=kind)
-        for gpu, kind in enumerate(("vllm", "sglang", "tgi", "nim", "triton", "trtllm", "dynamo"))
-    ))  # fmt: skip
-    yield scenario("frontend-and-engine", server(a, load("served")),
-                   server(a, load("served"), kind="dynamo", port=8080, counts_again=True))  # fmt: skip
+    yield scenario(
+        "kinds",
+        *(
+            server(pod(kind, gpu), load(f"model-of-{kind}", gpu + 1), kind=kind)
+            for gpu, kind in enumerate(("vllm", "sglang", "tgi", "nim", "triton", "trtllm", "dynamo"))
+        ),
+    )
+    yield scenario(
+        "frontend-and-engine",
+        server(a, load("served")),
+        server(a, load("served"), kind="dynamo", port=8080, counts_again=True),
+    )
     # Before the first request, TensorRT-LLM exposes only the counter of cached tokens.
-    yield scenario("first-request-of-trtllm", server(a, load(since=17), kind="trtllm"),
-                   server(b, load(factor=0), kind="trtllm", unknown_hours=(0, 1)))  # fmt: skip
+    yield scenario(
+        "first-request-of-trtllm",
+        server(a, load(since=17), kind="trtllm"),
+        server(b, load(factor=0), kind="trtllm", unknown_hours=(0, 1)),
+    )
     yield scenario("restart", server(a, processes=((FOREVER[0], 20.5), (23, 1e6))))
     # The counter ends higher than it began, although it started again.
     faster = ModelLoad(LLAMA, [(FOREVER[0], RATES), (10, {kind: 20 * rate for kind, rate in RATES.items()})])
     yield scenario("restart-with-more-tokens", server(a, faster, processes=((-65, 5), (8, 1e6))))
     born, ended = pod("born", 2, bound_at=15, running_at=18), pod("ended", 3, deleted_at=40)
     yield scenario("born-and-ended", server(born), server(ended))
-    replaced = [
-        pod("again", 4, uid="first", deleted_at=25),
-        pod("again", 4, uid="second", bound_at=30, running_at=31),
-    ]
+    replaced = [pod("again", 4, uid="first", deleted_at=25), pod("again", 4, uid="second", bound_at=30, running_at=31)]
     yield scenario("same-name", *(server(each) for each in replaced), server_groups={"again": ["again"]})
     yield scenario("two-servers", server(a), server(a, load("other", 3), kind="sglang", port=9000))
     yield scenario("two-of-one-kind", server(a), server(a, load(factor=2), port=8001))
     yield scenario("two-jobs", server(a, jobs={"pod-monitor": 0, "service-monitor": 7}), server(b, load("x", 3)))
     yield scenario("first-request-late", server(a, load(since=17), kind="tgi"), server(b, load("lazy", since=30)))
-    yield scenario("labels", server(a, namespace_label="kubernetes_namespace", pod_label="kubernetes_pod_name"),
-                   settings="inference: {enabled: true, namespace_label: kubernetes_namespace, "
-                            "pod_label: kubernetes_pod_name}\n")  # fmt: skip
+    yield scenario(
+        "labels",
+        server(a, namespace_label="kubernetes_namespace", pod_label="kubernetes_pod_name"),
+        settings="inference: {enabled: true, namespace_label: kubernetes_namespace, pod_label: kubernetes_pod_name}\n",
+    )
     yield from _gaps(scenario, a, b)
     yield from _sharded(scenario, pod)
-    yield scenario("prefill-decode",
+    yield scenario(
+        "prefill-decode",
         server(pod("llama-prefill", 0), load(generated=12), counted_kinds=("cached",)),
         server(pod("llama-decode", 1), load(cached=5988), counted_kinds=("prompt", "generated", "requests")),
         # Without a prefill side, a server that is named like a decode side counts everything.
         server(pod("alone-decode", 2), load("other")),
-    )  # fmt: skip
-    yield scenario("missing-counters", server(a, missing_kinds=("generated",)),
-                   server(b, missing_kinds=("generated", "requests"), unknown_hours=(0, 1)),
-                   server(pod("c", 2), load("c"), missing_kinds=("cached",)))  # fmt: skip
+    )
+    yield scenario(
+        "missing-counters",
+        server(a, missing_kinds=("generated",)),
+        server(b, missing_kinds=("generated", "requests"), unknown_hours=(0, 1)),
+        server(pod("c", 2), load("c"), missing_kinds=("cached",)),
+    )
     yield from _consumers(scenario, pod)
     yield from _gateways(scenario, pod)
     for number in range(6):
@@ -137,12 +149,21 @@ def _sharded(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-de
     leader = pod("llm-0", 0, owners=[("StatefulSet", "llm")])
     workers = tuple(pod(f"llm-0-{index}", index, "0.4", owners=[("StatefulSet", "llm-0")]) for index in (1, 2))
     other = pod("llm-1", 3, owners=[("StatefulSet", "llm")])
-    yield scenario("leader-worker-set", server(leader), server(other, load(factor=3)), more=workers,
-                   server_groups={"llm-0": ["llm-0", "llm-0-1", "llm-0-2"]})  # fmt: skip
+    yield scenario(
+        "leader-worker-set",
+        server(leader),
+        server(other, load(factor=3)),
+        more=workers,
+        server_groups={"llm-0": ["llm-0", "llm-0-1", "llm-0-2"]},
+    )
     head = pod("ray-head", 4, owners=[("RayCluster", "ray")])
     ray = tuple(pod(f"ray-worker-{index}", 5 + index, owners=[("RayCluster", "ray")]) for index in (0, 1))
-    yield scenario("workload-with-workers", server(head, load(), load(ADAPTER)), more=ray,
-                   server_groups={"ray": ["ray-head", "ray-worker-0", "ray-worker-1"]})  # fmt: skip
+    yield scenario(
+        "workload-with-workers",
+        server(head, load(), load(ADAPTER)),
+        more=ray,
+        server_groups={"ray": ["ray-head", "ray-worker-0", "ray-worker-1"]},
+    )
 
 
 WEB, BATCH, ADS, GUEST = ("web-search", "search"), ("search-batch", "search"), ("ads-1", "ads"), ("guest", "guest")
@@ -159,39 +180,58 @@ def _consumers(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-
     a, b = pod("a", 0), pod("b", 1, "0.9")
     everybody = [load(factor=index, consumer=each) for index, each in enumerate((WEB, BATCH, ADS, GUEST), start=1)]
     yield consumers("", shared(a, *everybody, load(factor=3)), server(b, load("other")))
-    yield consumers("-not-named", shared(a, load(consumer=(WEB[0], "")), load(consumer=(ADS[0], ""))),
-                    settings=ENABLED)  # fmt: skip
+    yield consumers("-not-named", shared(a, load(consumer=(WEB[0], "")), load(consumer=(ADS[0], ""))), settings=ENABLED)
     # No model is called in the first hour, and one in the second.
-    yield consumers("-not-called",
+    yield consumers(
+        "-not-called",
         shared(a, load(consumer=WEB, until=-20), load("x", consumer=ADS, until=-20), load(consumer=BATCH, since=60)),
         shared(b, load("y", consumer=WEB, until=-5), load("z", consumer=ADS, until=-5)),
-    )  # fmt: skip
+    )
     # Counters of a consumer begin with its first request; cached tokens, which it does not have, never.
     late = load(consumer=ADS, since=25, cached=0)
-    yield consumers("-begin", shared(a, load(consumer=WEB), late, processes=((FOREVER[0], 40.5), (43, 1e6)),
-                                     tolerance_of_split=Fraction(1, 10)))  # fmt: skip
+    yield consumers(
+        "-begin",
+        shared(
+            a, load(consumer=WEB), late, processes=((FOREVER[0], 40.5), (43, 1e6)), tolerance_of_split=Fraction(1, 10)
+        ),
+    )
     leader = pod("llm-0", 2, owners=[("StatefulSet", "llm")])
     workers = tuple(pod(f"llm-0-{index}", 2 + index, owners=[("StatefulSet", "llm-0")]) for index in (1, 2))
-    yield consumers("-sharded", shared(leader, load(consumer=WEB), load(factor=4, consumer=ADS)), more=workers,
-                    server_groups={"llm-0": ["llm-0", "llm-0-1", "llm-0-2"]})  # fmt: skip
-    yield consumers("-prefill-decode", *(
-        shared(pod(f"llama-{side}", 5 + index), load(consumer=WEB, cached=cached), load(factor=2, consumer=ADS),
-               counted_kinds=kinds)
-        for index, (side, cached, kinds) in enumerate((
-            ("prefill", 1800, ("cached",)), ("decode", 5988, ("prompt", "generated", "requests")),
-        ))
-    ))  # fmt: skip
+    yield consumers(
+        "-sharded",
+        shared(leader, load(consumer=WEB), load(factor=4, consumer=ADS)),
+        more=workers,
+        server_groups={"llm-0": ["llm-0", "llm-0-1", "llm-0-2"]},
+    )
+    yield consumers(
+        "-prefill-decode",
+        *(
+            shared(
+                pod(f"llama-{side}", 5 + index),
+                load(consumer=WEB, cached=cached),
+                load(factor=2, consumer=ADS),
+                counted_kinds=kinds,
+            )
+            for index, (side, cached, kinds) in enumerate(
+                (("prefill", 1800, ("cached",)), ("decode", 5988, ("prompt", "generated", "requests")))
+            )
+        ),
+    )
 
 
 def _gateways(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-def]
-    def behind(name: str, *servers: InferenceServer, kind: str = "llm-d-router", bypassing: int = 0,
-               **overrides: object) -> Scenario:  # fmt: skip
+    def behind(
+        name: str, *servers: InferenceServer, kind: str = "llm-d-router", bypassing: int = 0, **overrides: object
+    ) -> Scenario:
         """Servers with equal mixes of consumers; the gateway passes the loads of the first, except some at the end."""
         loads = [
-            ModelLoad(each.model, [(since, {kind: len(servers) * rate for kind, rate in rates.items()})
-                                   for since, rates in each.steps], each.consumer)
-            for each in servers[0].loads[:len(servers[0].loads) - bypassing]
-        ]  # fmt: skip
+            ModelLoad(
+                each.model,
+                [(since, {kind: len(servers) * rate for kind, rate in rates.items()}) for since, rates in each.steps],
+                each.consumer,
+            )
+            for each in servers[0].loads[: len(servers[0].loads) - bypassing]
+        ]
         gateway_attributes = overrides.pop("gateway", {})
         gateway = InferenceGateway(kind, loads, **gateway_attributes)  # type: ignore[arg-type]
         settings = CONSUMERS.replace("consumer_label: tenant", f"gateway: {{name: {kind}}}")
@@ -203,8 +243,9 @@ def _gateways(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-d
     mix = [load(factor=index, consumer=each) for index, each in enumerate((WEB, BATCH, ADS, GUEST), start=1)]
     unnamed = load(factor=5, consumer=("default-flow", ""))
     yield behind("of-two-pods", server(a, *mix, unnamed), server(b, *mix, unnamed))
-    yield behind("with-requests-that-bypass-it", server(a, *mix, load(factor=2)), server(b, *mix, load(factor=2)),
-                 bypassing=1)  # fmt: skip
+    yield behind(
+        "with-requests-that-bypass-it", server(a, *mix, load(factor=2)), server(b, *mix, load(factor=2)), bypassing=1
+    )
     yield behind("in-another-namespace", server(a, *mix), gateway={"namespace": "gateways"})
     yield behind("with-names-of-models", server(a, *mix), kind="inference-extension")
     yield behind("restart", server(a, *mix), gateway={"processes": ((FOREVER[0], 20.5), (21, 1e6))})
@@ -213,18 +254,23 @@ def _gateways(scenario, pod) -> Iterator[Scenario]:  # type: ignore[no-untyped-d
     others = behind("of-another-model", server(a, *mix), hours=(0,))
     yield replace(others, pods=[a, c], servers=[*others.servers, server(c, load("other"))])
     sides = [
-        server(pod(f"llama-{side}", 5 + index), *(
-            load(factor=factor, consumer=each, generated=generated, cached=cached)
-            for factor, each in enumerate((WEB, ADS), start=1)
-        ), counted_kinds=kinds)
-        for index, (side, generated, cached, kinds) in enumerate((
-            ("prefill", 12, 1800, ("cached",)), ("decode", 1200, 5988, ("prompt", "generated", "requests")),
-        ))
-    ]  # fmt: skip
+        server(
+            pod(f"llama-{side}", 5 + index),
+            *(
+                load(factor=factor, consumer=each, generated=generated, cached=cached)
+                for factor, each in enumerate((WEB, ADS), start=1)
+            ),
+            counted_kinds=kinds,
+        )
+        for index, (side, generated, cached, kinds) in enumerate(
+            (("prefill", 12, 1800, ("cached",)), ("decode", 1200, 5988, ("prompt", "generated", "requests")))
+        )
+    ]
     of_pair = behind("prefill-decode", sides[0], more=(sides[1].pod,))
     passed = [load(factor=factor, consumer=each) for factor, each in enumerate((WEB, ADS), start=1)]
-    yield replace(of_pair, pods=[each.pod for each in sides], servers=sides,
-                  gateways=[InferenceGateway("llm-d-router", passed)])  # fmt: skip
+    yield replace(
+        of_pair, pods=[each.pod for each in sides], servers=sides, gateways=[InferenceGateway("llm-d-router", passed)]
+    )
 
 
 def _random_consumers(number: int) -> Scenario:
@@ -233,20 +279,37 @@ def _random_consumers(number: int) -> Scenario:
     node = gpu_node("n1", "h100", whole_gpus_geometry("h100"))
     servers, pods = [], []
     for gpu in range(6):
-        pod = Pod(f"p{gpu}", node, [gpu], constant_use(f"0.{generator.randint(1, 9)}"),
-                  owners=[("ReplicaSet", f"p{gpu}-1"), ("Deployment", f"p{gpu}")])  # fmt: skip
+        pod = Pod(
+            f"p{gpu}",
+            node,
+            [gpu],
+            constant_use(f"0.{generator.randint(1, 9)}"),
+            owners=[("ReplicaSet", f"p{gpu}-1"), ("Deployment", f"p{gpu}")],
+        )
         pods.append(pod)
         restart = generator.choice([1e6, generator.randint(10, 50)])
         loads = [
-            load(f"m{generator.randint(0, 1)}", generator.randint(1, 9), consumer=consumer,
-                 cached=1800 if index == 0 else generator.choice([0, 1800]))
+            load(
+                f"m{generator.randint(0, 1)}",
+                generator.randint(1, 9),
+                consumer=consumer,
+                cached=1800 if index == 0 else generator.choice([0, 1800]),
+            )
             for index, consumer in enumerate(
                 generator.sample([WEB, BATCH, ADS, GUEST, ("", "")], generator.randint(1, 5))
             )
-        ]  # fmt: skip
+        ]
         lost = Fraction(1, 10) if restart < 200 else Fraction(0)
-        servers.append(server(pod, *loads, kind="sglang", consumer_label="tenant", tolerance_of_split=lost,
-                              processes=((FOREVER[0], restart), (restart + 2, 1e6))))  # fmt: skip
+        servers.append(
+            server(
+                pod,
+                *loads,
+                kind="sglang",
+                consumer_label="tenant",
+                tolerance_of_split=lost,
+                processes=((FOREVER[0], restart), (restart + 2, 1e6)),
+            )
+        )
     return Scenario(f"consumers-mix-{number}", [node], pods, servers=servers, settings=CONSUMERS, hours=(0, 1))
 
 
@@ -260,8 +323,15 @@ def _random(number: int) -> Scenario:
         bound = generator.choice([FOREVER[0], FOREVER[0], generator.randint(1, 50)])
         deleted = generator.choice([1e6, 1e6, generator.randint(max(int(bound), 0) + 5, 100)])
         use = constant_use(f"0.{generator.randint(1, 9)}")
-        pod = Pod(name, node, [gpu], use, bound_at=bound, deleted_at=deleted,
-                  owners=[("ReplicaSet", f"{name}-1"), ("Deployment", name)])  # fmt: skip
+        pod = Pod(
+            name,
+            node,
+            [gpu],
+            use,
+            bound_at=bound,
+            deleted_at=deleted,
+            owners=[("ReplicaSet", f"{name}-1"), ("Deployment", name)],
+        )
         pods.append(pod)
         if generator.random() < 0.2:
             continue

@@ -171,9 +171,15 @@ def _random_node(generator: random.Random, name: str, choices: Sequence[str]) ->
         if sharing != "partly":
             labels["amd_com_compute_memory_partition"] = _AMD_MODES[sharing][0]
         return amd_node(
-            name, 8, _AMD_MODES[sharing], naming=naming, advertised=(ready, 1e6), lifetime=lifetime, labels=labels,
+            name,
+            8,
+            _AMD_MODES[sharing],
+            naming=naming,
+            advertised=(ready, 1e6),
+            lifetime=lifetime,
+            labels=labels,
             provider_id=f"aws:///eu-central-1a/i-{name}",
-        )  # fmt: skip
+        )
     if sharing in {"gaudi", "intel"}:
         resource = {"gaudi": "habana_ai_gaudi", "intel": "gpu_intel_com_i915"}[sharing]
         return whole_device_node(
@@ -261,7 +267,9 @@ class _PodGenerator:
         finish_draw = self.generator.random()
         pull_minutes = _random_minute(self.generator, 0.5, 12) if self.generator.random() < 0.3 and start > -1e5 else 0
         return Pod(
-            f"{name}-{self.node.name}", self.node, list(indices),
+            f"{name}-{self.node.name}",
+            self.node,
+            list(indices),
             use_by_device=[self._use() for _ in indices],
             requests={"main": {resource: len(indices)}},
             namespace=f"team-{self.generator.choice('abc')}",
@@ -271,7 +279,7 @@ class _PodGenerator:
             deleted_at=ends + (_random_minute(self.generator, 0, 30) if finish_draw < 0.4 else 0),
             phase_at_end=self.generator.choice(["Succeeded", "Failed"]),
             owners=self.generator.choice([(), (("Job", f"{name}-{self.node.name}"),)]),
-        )  # fmt: skip
+        )
 
     def _use(self) -> Use:
         # Four sharers together stay below a whole device, so no demand is cut.

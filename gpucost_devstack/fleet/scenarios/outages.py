@@ -46,11 +46,7 @@ def _instance_scenarios() -> Iterator[Scenario]:
     )
     shards = [replace(kube_state_metrics_instance(f"s{i}", offset_seconds=9 * i), shard=(i, 3)) for i in range(3)]
     yield replace(mixed, name="ksm-sharded", ksm=shards)
-    yield replace(
-        mixed,
-        name="dcgm-restarted",
-        dcgm=Exporter(Scraping("dcgm-exporter", "", gaps=[(30, 33)])),
-    )
+    yield replace(mixed, name="dcgm-restarted", dcgm=Exporter(Scraping("dcgm-exporter", "", gaps=[(30, 33)])))
 
     n = gpu_node("n1", "a10g-one", whole_gpus_geometry("a10g-one"))
     # The new instance exposes the second pod before the old one shows the end of the first: no double allocation.

@@ -34,12 +34,17 @@ def scenarios() -> Iterator[Scenario]:
 def _dynamic() -> Scenario:
     """Partitions that come and go: with a part that fits none, with reused instance IDs, after a whole GPU, shared."""
     devices = [
-        Device(0, "3g.40gb", 1), Device(0, "1g.10gb", 9, 6), Device(0, "2g.20gb", 5, 4),
-        Device(1, "2g.20gb", 1), Device(1, "3g.40gb", 1, 4),
+        Device(0, "3g.40gb", 1),
+        Device(0, "1g.10gb", 9, 6),
+        Device(0, "2g.20gb", 5, 4),
+        Device(1, "2g.20gb", 1),
+        Device(1, "3g.40gb", 1, 4),
         Device(2, "4g.40gb", 1),
-        Device(3, "3g.40gb", 1), Device(3, "2g.20gb", 5, 4), Device(3, "1g.20gb", 9, 6),
+        Device(3, "3g.40gb", 1),
+        Device(3, "2g.20gb", 5, 4),
+        Device(3, "1g.20gb", 9, 6),
         Device(4, "1g.10gb", 7),
-    ]  # fmt: skip
+    ]
     geometry = partitions_geometry("h100", devices, gpus=8)
     n = gpu_node("n1", "h100", geometry)
     pods = [
@@ -48,15 +53,22 @@ def _dynamic() -> Scenario:
         _pod("two", n, 2, "0.6", 20, 50),
         _pod("first-with-id", n, 3, "0.8", -30, 15),
         _pod("second-with-id", n, 4, "0.3", 20, 75),
-        Pod("whole", n, [2], constant_use("0.7"), requests={"main": {"gpu_nvidia_com": 1}}, claims=["whole"],
-            deleted_at=30),
+        Pod(
+            "whole",
+            n,
+            [2],
+            constant_use("0.7"),
+            requests={"main": {"gpu_nvidia_com": 1}},
+            claims=["whole"],
+            deleted_at=30,
+        ),
         _pod("then-four", n, 5, "0.5", 35, 95),
         _pod("wide", n, 6, "1"),
         _pod("middle", n, 7, "0.5", 10, 50),
         _pod("memory", n, 8, "0.25", 20, 60),
         _pod("sharer", n, 9, "0.3", claim="shared"),
         _pod("other-sharer", n, 9, "0.2", 30, 100, claim="shared"),
-    ]  # fmt: skip
+    ]
     return Scenario("claims-dynamic-mig", [n], pods, hours=(0, 1))
 
 
@@ -107,8 +119,12 @@ def _collected() -> Iterator[Scenario]:
     n = gpu_node("n1", "h100", replace(geometry, offered_profiles=["2g.20gb"], offers_whole_gpus=False))
     pods = [_pod("middle", n, 0, "0.5", 15), _pod("last", n, 1, "0.5", 20, 50)]
     yield Scenario("claims-of-partitions-only", [n], pods, claim_collector=exporter)
-    yield Scenario("free-gpus-of-claims", [gpu_node("n1", "h100", partitions_geometry("h100", [], gpus=8))], [],
-                   claim_collector=exporter)  # fmt: skip
+    yield Scenario(
+        "free-gpus-of-claims",
+        [gpu_node("n1", "h100", partitions_geometry("h100", [], gpus=8))],
+        [],
+        claim_collector=exporter,
+    )
     ready_late = replace(partitions_geometry("h100", [], gpus=8), lifetime=(20, 1e6))
     yield Scenario("claims-after-driver-start", [gpu_node("n1", "h100", ready_late)], [], claim_collector=exporter)
 
@@ -164,9 +180,14 @@ def random_cluster_with_partitions(seed: int) -> Scenario:
     collector = generator.choice([None, None, "kube-dra-exporter", "kube-state-metrics"])
     scraping = Scraping(collector or "", "10.0.0.30:8080", generator.choice([30, 60]), generator.randint(0, 29))
     return Scenario(
-        f"mix-partitions-{seed}", nodes, pods, [source], exporter, hours=(0, 1),
+        f"mix-partitions-{seed}",
+        nodes,
+        pods,
+        [source],
+        exporter,
+        hours=(0, 1),
         claim_collector=ClaimCollector(collector, scraping) if collector else None,
-    )  # fmt: skip
+    )
 
 
 def _random_partitions(generator: random.Random, model: str) -> tuple[list[Device], list[tuple[Minutes, Minutes]]]:

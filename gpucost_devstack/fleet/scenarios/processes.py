@@ -51,10 +51,15 @@ def _constant_sharers() -> Iterator[Scenario]:
         Pod("twice", n, [1, 1], constant_use("0.3"), requests=container_request(GPU, 2)),
         Pod("neighbor", n, [1], constant_use("0.6")),
         Pod("alone", n, [2], constant_use("0.9")),
-        Pod("apart", n, [0, 3], use_by_device=[constant_use("0.05"), constant_use("0.2")],
-            requests=container_request(GPU, 2)),
+        Pod(
+            "apart",
+            n,
+            [0, 3],
+            use_by_device=[constant_use("0.05"), constant_use("0.2")],
+            requests=container_request(GPU, 2),
+        ),
         Pod("contender", n, [3], constant_use("1.4")),
-    ]  # fmt: skip
+    ]
     yield Scenario("processes-several", [n], pods, dcgm=Exporter(signals=SIGNALS, per_process={"n1": True}))
     mps = gpu_node("n1", "t4", time_sliced_geometry("t4", 3, strategy="mps"))
     used = zip("abc", ("0.4", "0.02", "0"), strict=True)
@@ -119,9 +124,7 @@ def _sources_and_signals() -> Iterator[Scenario]:
     only = {"DCGM_FI_DEV_GPU_UTIL": 100}
     yield replace(unequal, name="processes-fallback", dcgm=replace(exporter, signals=only))
     yield replace(
-        unequal,
-        name="processes-unseen-by-gpu-util",
-        dcgm=replace(exporter, signals=only, per_process={"n1": False}),
+        unequal, name="processes-unseen-by-gpu-util", dcgm=replace(exporter, signals=only, per_process={"n1": False})
     )
     nodes = [
         gpu_node("new", "t4", time_sliced_geometry("t4", 2)),
@@ -132,12 +135,15 @@ def _sources_and_signals() -> Iterator[Scenario]:
         "processes-mixed-exporters",
         nodes,
         [
-            *(Pod(f"{name}-{node.name}", node, [0], constant_use(use)) for node in nodes[:2]
-              for name, use in (("busy", "0.7"), ("idle", "0.02"))),
+            *(
+                Pod(f"{name}-{node.name}", node, [0], constant_use(use))
+                for node in nodes[:2]
+                for name, use in (("busy", "0.7"), ("idle", "0.02"))
+            ),
             Pod("whole", nodes[2], [0], constant_use("0.3")),
         ],
         dcgm=replace(exporter, per_process={"new": True, "whole": True}, pod_uid=True),
-    )  # fmt: skip
+    )
 
 
 def random_cluster_with_processes(seed: int) -> Scenario:

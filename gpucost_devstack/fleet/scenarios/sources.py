@@ -59,9 +59,7 @@ def _exact_pod_time_scenarios() -> Iterator[Scenario]:
     shards = [replace(kube_state_metrics_instance(f"s{i}", offset_seconds=30 * i), shard=(i, 2)) for i in range(2)]
     pods_in_gap = [Pod(f"p{i}", n, [i], constant_use("0.5"), bound_at=20.1) for i in range(4)]
     sharded = with_scrape_gap(
-        replace(with_times, name="pod-times-of-shards", pods=pods_in_gap, ksm=shards),
-        "allocation",
-        [(20.6, 34)],
+        replace(with_times, name="pod-times-of-shards", pods=pods_in_gap, ksm=shards), "allocation", [(20.6, 34)]
     )
     yield replace(sharded, ksm=[replace(instance, pod_times=True) for instance in sharded.ksm])
     across = with_scrape_gap(

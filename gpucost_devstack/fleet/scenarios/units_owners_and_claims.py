@@ -70,9 +70,14 @@ def _business_unit_scenarios() -> Iterator[Scenario]:
             "  - {name: assistant, namespace_labels: {cost-center: cc-7}}\n"
             "  - {name: vision, pod_labels: {team: vision}}\n"
         ),
-        business_unit_by_pod={"by-name": "research", "by-namespace-label": "assistant", "by-pod-label": "vision",
-               "by-pod-label-gone": "vision", "unassigned": "alone"},
-    )  # fmt: skip
+        business_unit_by_pod={
+            "by-name": "research",
+            "by-namespace-label": "assistant",
+            "by-pod-label": "vision",
+            "by-pod-label-gone": "vision",
+            "unassigned": "alone",
+        },
+    )
 
 
 def _moved_namespace_scenarios() -> Iterator[Scenario]:
@@ -133,10 +138,27 @@ def _resource_claim_scenarios() -> Iterator[Scenario]:
         "claims-of-business-units",
         [n],
         [
-            Pod("web", n, [0], constant_use("0.5"), requests=single, claims=["c1"], labels={"label_team": "vision"},
-                owners=(("ReplicaSet", "web-6f7d"), ("Deployment", "web"))),
-            Pod("ended", n, [1], constant_use("0.5"), requests=single, claims=["c2"], labels={"label_team": "vision"},
-                owners=(("ReplicaSet", "old-55"), ("Deployment", "old")), deleted_at=30),
+            Pod(
+                "web",
+                n,
+                [0],
+                constant_use("0.5"),
+                requests=single,
+                claims=["c1"],
+                labels={"label_team": "vision"},
+                owners=(("ReplicaSet", "web-6f7d"), ("Deployment", "web")),
+            ),
+            Pod(
+                "ended",
+                n,
+                [1],
+                constant_use("0.5"),
+                requests=single,
+                claims=["c2"],
+                labels={"label_team": "vision"},
+                owners=(("ReplicaSet", "old-55"), ("Deployment", "old")),
+                deleted_at=30,
+            ),
             Pod("by-namespace", n, [2], constant_use("0.5"), requests=single, claims=["c3"], namespace="chat"),
             Pod("other", n, [3], constant_use("0.5"), requests=single, claims=["c4"]),
         ],
@@ -147,7 +169,7 @@ def _resource_claim_scenarios() -> Iterator[Scenario]:
             "  - {name: vision, pod_labels: {team: vision}}\n"
         ),
         business_unit_by_pod={"web": "vision", "ended": "vision", "by-namespace": "assistant", "other": "team"},
-    )  # fmt: skip
+    )
     extended = [
         Pod("plain", n, [0], constant_use("0.5"), is_extended=True),
         Pod("two", n, [1, 2], constant_use("0.4"), requests=container_request(GPU, 2), is_extended=True),

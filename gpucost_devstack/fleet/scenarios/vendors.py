@@ -3,13 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpucost_devstack.fleet.builders import (
-    amd_node,
-    gpu_node,
-    neuron_node,
-    whole_device_node,
-    whole_gpus_geometry,
-)
+from gpucost_devstack.fleet.builders import amd_node, gpu_node, neuron_node, whole_device_node, whole_gpus_geometry
 from gpucost_devstack.fleet.scenario import AcceleratorExporter, Pod, Scenario
 from gpucost_devstack.fleet.scenarios.sharing import constant_use, container_request
 

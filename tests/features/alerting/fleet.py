@@ -82,14 +82,21 @@ def pod(unit: str = "research", name: str = "train", gpus: int = 1, use: str = "
     """Make the line of a pod that holds GPUs at $12 for the whole hour."""
     used = gpus * Decimal(use)
     fields: dict[str, Any] = {
-        "workload": name, "units": gpus, "gpu_share": Decimal(1), "allocated_gpu_hours": Decimal(gpus),
-        "effective_gpu_hours": used, "utilization": Decimal(use), "gpu_hourly_usd": PRICE,
-        "allocated_usd": gpus * PRICE, "effective_usd": used * PRICE, "waste_usd": (gpus - used) * PRICE, **changes,
-    }  # fmt: skip
+        "workload": name,
+        "units": gpus,
+        "gpu_share": Decimal(1),
+        "allocated_gpu_hours": Decimal(gpus),
+        "effective_gpu_hours": used,
+        "utilization": Decimal(use),
+        "gpu_hourly_usd": PRICE,
+        "allocated_usd": gpus * PRICE,
+        "effective_usd": used * PRICE,
+        "waste_usd": (gpus - used) * PRICE,
+        **changes,
+    }
     amounts = {
-        name: amount(number) for name, number in fields.items()
-        if name in LINE_AMOUNTS and isinstance(number, Decimal)
-    }  # fmt: skip
+        name: amount(number) for name, number in fields.items() if name in LINE_AMOUNTS and isinstance(number, Decimal)
+    }
     return line(unit, f"{unit}-ns", pod=f"{name}-0")._replace(**fields | amounts)
 
 
@@ -166,33 +173,56 @@ class Fleet:
         )
 
     def publish(
-        self, number: int, *lines: Line, cluster: str = "demo", status: Status = "complete", coverage: str = "1",
-        nodes: Sequence[NodeHour] = (), currency: str = "USD", settings_version: int = 1,
-        served: Sequence[ServedTokens] = (), is_abandoned: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        *lines: Line,
+        cluster: str = "demo",
+        status: Status = "complete",
+        coverage: str = "1",
+        nodes: Sequence[NodeHour] = (),
+        currency: str = "USD",
+        settings_version: int = 1,
+        served: Sequence[ServedTokens] = (),
+        is_abandoned: bool = False,
+    ) -> None:
         """Publish a version of an hour, by its number, without a message about it."""
         hour = START + HOUR * number
         totals = Totals(Costs.total(line.costs() for line in lines), CapacityCosts())
         record = HourRecord(
-            cluster, hour, status, Coverage(Decimal(coverage), None), totals, tuple(lines), nodes=tuple(nodes),
-            currency=currency, models=tuple(costs_by_model(lines, served, InferenceRules())),
-        )  # fmt: skip
+            cluster,
+            hour,
+            status,
+            Coverage(Decimal(coverage), None),
+            totals,
+            tuple(lines),
+            nodes=tuple(nodes),
+            currency=currency,
+            models=tuple(costs_by_model(lines, served, InferenceRules())),
+        )
         if status == "incomplete":
             record = replace(record, totals=None, lines=(), coverage=None, notes=("away",))
         previous = self.ledger.manifest(cluster, hour)
         self.ledger.publish(
-            record, replacing=previous, settings_version=settings_version, now=hour + HOUR,
+            record,
+            replacing=previous,
+            settings_version=settings_version,
+            now=hour + HOUR,
             last_attempt=hour if is_abandoned else None,
-        )  # fmt: skip
+        )
 
     def close_hour(self, number: int, cluster: str = "demo", origin: AttributionOrigin = "schedule") -> None:
         """Send the message that an hour is published, a minute after its end."""
         hour = START + HOUR * number
         self.now = max(self.now, hour + HOUR + timedelta(minutes=1))
         message = HourPublished(
-            cluster=cluster, hour=hour, status="complete", record_version=1, settings_version=1, origin=origin,
+            cluster=cluster,
+            hour=hour,
+            status="complete",
+            record_version=1,
+            settings_version=1,
+            origin=origin,
             correlation_id="c",
-        )  # fmt: skip
+        )
         self.service().handle_hour_published(message)
 
     def publish_and_close(self, number: int, *lines: Line, **options: Any) -> list[str]:

@@ -15,16 +15,8 @@ FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {
         "allocated_usd_per_hour": Decimal(1500),
         "waste_percent": Decimal("82.3"),
     },
-    "idle-workload": {
-        "gpus": Decimal(8),
-        "utilization_percent": Decimal("0.3"),
-        "waste_usd_per_hour": Decimal("95.7"),
-    },
-    "unallocated": {
-        "unallocated_usd_per_hour": Decimal(48),
-        "unallocated_gpus": Decimal(4),
-        "nodes": Decimal(2),
-    },
+    "idle-workload": {"gpus": Decimal(8), "utilization_percent": Decimal("0.3"), "waste_usd_per_hour": Decimal("95.7")},
+    "unallocated": {"unallocated_usd_per_hour": Decimal(48), "unallocated_gpus": Decimal(4), "nodes": Decimal(2)},
     "token-cost": {
         "usd_per_million_generated_tokens": Decimal("4.1234567"),
         "usd_per_million_generated_tokens_at_full_use": Decimal("0.0042"),

@@ -77,9 +77,7 @@ class StubLedger:
         """Prepare an hour in which every business unit holds $20, wastes an amount, and holds unpriced GPU-hours."""
         groups = {
             (unit, f"{unit}-ns"): Costs(
-                allocated_usd=amount(20),
-                waste_usd=amount(usd),
-                unpriced_gpu_hours=amount(unpriced),
+                allocated_usd=amount(20), waste_usd=amount(usd), unpriced_gpu_hours=amount(unpriced)
             )
             for unit, usd in waste.items()
         }
@@ -195,10 +193,15 @@ class ServiceHarness:
         for number in numbers:
             self.service().handle_hour_published(
                 HourPublished(
-                    cluster="demo", hour=START + HOUR * number, status="complete", record_version=1,
-                    settings_version=1, origin=origin, correlation_id="c",
+                    cluster="demo",
+                    hour=START + HOUR * number,
+                    status="complete",
+                    record_version=1,
+                    settings_version=1,
+                    origin=origin,
+                    correlation_id="c",
                 )
-            )  # fmt: skip
+            )
 
     def tick(self, number: int = 0) -> None:
         state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=0)

@@ -59,9 +59,12 @@ def test_alert_is_active_until_resolved_and_never_duplicated(alertmanager: str) 
 
     (active,) = shown(alertmanager, "team-waste")
     assert active["labels"] == {
-        "alertname": "gpucost-waste", "rule": "team-waste", "severity": "warning", "cluster": "demo",
+        "alertname": "gpucost-waste",
+        "rule": "team-waste",
+        "severity": "warning",
+        "cluster": "demo",
         "business_unit": "research",
-    }  # fmt: skip
+    }
     assert active["status"]["state"] == "active"
     assert "research in cluster demo wastes $1,234.57 per hour" in active["annotations"]["summary"]
     assert "training/llm-7b" in active["annotations"]["description"]
@@ -168,34 +171,66 @@ def test_rules_for_amp_fire_on_metric_names_of_all_karpenter_versions(tmp_path: 
                 },
             ]
             expected = {
-                "exp_labels": {"severity": "warning", "gpucost": "true", "cluster": "c", "nodepool": "gpu",
-                               "resource_type": "nvidia.com/gpu"},
+                "exp_labels": {
+                    "severity": "warning",
+                    "gpucost": "true",
+                    "cluster": "c",
+                    "nodepool": "gpu",
+                    "resource_type": "nvidia.com/gpu",
+                },
                 "exp_annotations": {"summary": "GPU node pool at 93.75% of its limit"},
-            }  # fmt: skip
+            }
             for at, expects in (("4m", []), ("6m", [expected] if fires else [])):
                 rule = {"eval_time": at, "alertname": "GPUNodePoolNearLimit", "exp_alerts": expects}
                 tests.append({"interval": "1m", "input_series": series, "alert_rule_test": [rule]})
     quota = 'cluster="c",namespace="ml",resource="requests.nvidia.com/gpu"'
-    tests.append({
-        "interval": "1m",
-        "input_series": [{"series": f'kube_resourcequota{{{quota},type="{kind}"}}', "values": f"{value}x20"}
-                         for kind, value in (("used", 8), ("hard", 8))],
-        "alert_rule_test": [{"eval_time": "6m", "alertname": "GPUQuotaNearLimit", "exp_alerts": [
-            {"exp_labels": {"severity": "warning", "gpucost": "true", "cluster": "c", "namespace": "ml",
-                            "resource": "requests.nvidia.com/gpu"},
-             "exp_annotations": {"summary": "GPU quota at 100% of its limit"}}]}],
-    })  # fmt: skip
+    tests.append(
+        {
+            "interval": "1m",
+            "input_series": [
+                {"series": f'kube_resourcequota{{{quota},type="{kind}"}}', "values": f"{value}x20"}
+                for kind, value in (("used", 8), ("hard", 8))
+            ],
+            "alert_rule_test": [
+                {
+                    "eval_time": "6m",
+                    "alertname": "GPUQuotaNearLimit",
+                    "exp_alerts": [
+                        {
+                            "exp_labels": {
+                                "severity": "warning",
+                                "gpucost": "true",
+                                "cluster": "c",
+                                "namespace": "ml",
+                                "resource": "requests.nvidia.com/gpu",
+                            },
+                            "exp_annotations": {"summary": "GPU quota at 100% of its limit"},
+                        }
+                    ],
+                }
+            ],
+        }
+    )
     for failing, labels in (
-        ('karpenter_cloudprovider_errors_total{cluster="c",nodepool="gpu",method="Create",error="InsufficientCapacity"}',
-         {"error": "InsufficientCapacity"}),
-        ('karpenter_nodeclaims_terminated_total{cluster="c",nodepool="gpu",reason="ProvisioningFailed"}',
-         {"reason": "ProvisioningFailed"}),
-    ):  # fmt: skip
+        (
+            'karpenter_cloudprovider_errors_total{cluster="c",nodepool="gpu",method="Create",error="InsufficientCapacity"}',
+            {"error": "InsufficientCapacity"},
+        ),
+        (
+            'karpenter_nodeclaims_terminated_total{cluster="c",nodepool="gpu",reason="ProvisioningFailed"}',
+            {"reason": "ProvisioningFailed"},
+        ),
+    ):
         failed = {"severity": "critical", "gpucost": "true", "cluster": "c", "nodepool": "gpu", **labels}
         alert = {"exp_labels": failed, "exp_annotations": {"summary": "Karpenter could not create a node"}}
         rule = {"eval_time": "5m", "alertname": "KarpenterProvisioningFailed", "exp_alerts": [alert]}
-        tests.append({"interval": "1m", "input_series": [{"series": failing, "values": "0 0 0 1 1 1"}],
-                      "alert_rule_test": [rule]})  # fmt: skip
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [{"series": failing, "values": "0 0 0 1 1 1"}],
+                "alert_rule_test": [rule],
+            }
+        )
     path = tmp_path / "tests.yaml"
     path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
     done = subprocess.run(

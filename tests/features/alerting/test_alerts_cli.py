@@ -104,8 +104,9 @@ def test_alerts_are_listed_acknowledged_and_silenced(stack: Stack) -> None:
 def test_lists_print_json(stack: Stack) -> None:
     active = json.loads(gpucost("alerts", "list", "--format", "json").stdout)["rows"]
     assert [(row["phase"], row["subject"]["business_unit"]) for row in active] == [
-        ("firing", "research"), ("pending", "chat"),
-    ]  # fmt: skip
+        ("firing", "research"),
+        ("pending", "chat"),
+    ]
     silences = json.loads(gpucost("alerts", "silence", "list", "--format", "json").stdout)["rows"]
     assert {row["active"] for row in silences} <= {False}
     period = ("--from", format_timestamp(START), "--to", format_timestamp(START + 3 * HOUR))
@@ -155,8 +156,9 @@ def test_replay_names_clusters_without_hours(stack: Stack, tmp_path: Path) -> No
         "Correct clusters[].name\n"
     )
 
-    path.write_text(yaml.safe_dump({**document, "clusters": [{**document["clusters"][0], "name": "dmeo"},
-                                                             *document["clusters"]]}))  # fmt: skip
+    path.write_text(
+        yaml.safe_dump({**document, "clusters": [{**document["clusters"][0], "name": "dmeo"}, *document["clusters"]]})
+    )
     done = gpucost("alerts", "replay", *period, "--settings", str(path))
     assert done.returncode == 0
     note, counts = done.stderr.splitlines()
@@ -202,7 +204,7 @@ def test_amp_definition_has_the_topic_of_the_deployment(stack: Stack) -> None:
         ("alerts silence add --hours 2 --comment y", 2, "matchers: required. Pass at least one"),
         ("alerts silence expire nothing", 1, "no active or future silence has the id 'nothing'"),
     ],
-)  # fmt: skip
+)
 def test_invalid_input_prints_a_single_sentence(stack: Stack, arguments: str, status: int, says: str) -> None:
     done = gpucost(*arguments.split())
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)

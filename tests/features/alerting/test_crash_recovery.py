@@ -85,10 +85,16 @@ def test_crash_at_any_call_repeats_at_most_a_single_message(table: DynamoTable) 
     undisturbed, calls_log = run_scenario(table, 0, None)
     expected, calls = delivery_counts(undisturbed), list(calls_log.calls)
     assert {describe(notification) for notification in undisturbed.email.notifications} == {
-        "firing waste research", "firing idle-workload research train", "firing idle-workload research other",
-        "firing unallocated gpu", "resolved waste research", "resolved idle-workload research train",
-        "resolved idle-workload research other", "resolved unallocated gpu", "firing data overdue",
-    }  # fmt: skip
+        "firing waste research",
+        "firing idle-workload research train",
+        "firing idle-workload research other",
+        "firing unallocated gpu",
+        "resolved waste research",
+        "resolved idle-workload research train",
+        "resolved idle-workload research other",
+        "resolved unallocated gpu",
+        "firing data overdue",
+    }
     assert max(expected.values()) == 1
     # One message per business unit, whatever the number of its alerts.
     assert len(undisturbed.email.messages) == 5

@@ -115,28 +115,65 @@ def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
     """Publish an hour, and return the message that reports it."""
     allocated, wasted = amount(20), amount(waste)
     line = Line(
-        business_unit="research", namespace="r1", workload_kind="", workload="", pod="p", uid="u", node="n",
-        node_pool="", instance_type="", capacity_type="", zone="", gpu_model="", resource="nvidia.com/gpu", units=1,
-        gpu_share=Decimal(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
-        allocated_gpu_hours=amount(1), effective_gpu_hours=0, utilization=Decimal(0), utilization_source="pod",
-        unmeasured_gpu_hours=0, gpu_hourly_usd=Decimal(20), price_source="constant", allocated_usd=allocated,
-        effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=0,
-    )  # fmt: skip
+        business_unit="research",
+        namespace="r1",
+        workload_kind="",
+        workload="",
+        pod="p",
+        uid="u",
+        node="n",
+        node_pool="",
+        instance_type="",
+        capacity_type="",
+        zone="",
+        gpu_model="",
+        resource="nvidia.com/gpu",
+        units=1,
+        gpu_share=Decimal(1),
+        gpu_share_source="whole",
+        labels={},
+        split_policy="gpu-bears-all",
+        allocated_gpu_hours=amount(1),
+        effective_gpu_hours=0,
+        utilization=Decimal(0),
+        utilization_source="pod",
+        unmeasured_gpu_hours=0,
+        gpu_hourly_usd=Decimal(20),
+        price_source="constant",
+        allocated_usd=allocated,
+        effective_usd=allocated - wasted,
+        waste_usd=wasted,
+        unmeasured_usd=0,
+    )
     record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
     ledger = Ledger(DynamoDBTable(deployment.dynamodb, deployment.table))
     ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
-    return json.dumps({
-        "version": 1, "kind": "hour-published", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
-        "record_version": 1, "settings_version": 1, "origin": "schedule", "correlation_id": "c",
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "version": 1,
+            "kind": "hour-published",
+            "cluster": "demo",
+            "hour": format_timestamp(hour),
+            "status": "complete",
+            "record_version": 1,
+            "settings_version": 1,
+            "origin": "schedule",
+            "correlation_id": "c",
+        }
+    )
 
 
 def tick() -> str:
     state = {"cluster": "demo", "last_complete_hour": None, "hours_overdue": 0}
-    return json.dumps({
-        "version": 1, "kind": "tick", "scheduled_time": "2026-11-19T12:05:00Z", "clusters": [state],
-        "correlation_id": "c",
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "version": 1,
+            "kind": "tick",
+            "scheduled_time": "2026-11-19T12:05:00Z",
+            "clusters": [state],
+            "correlation_id": "c",
+        }
+    )
 
 
 EVENTS, ALERTS = (f"arn:aws:sns:eu-central-1:123456789012:{name}" for name in ("InternalEventsTopic", "EventsTopic"))
@@ -207,15 +244,20 @@ def test_alerts_are_accepted_only_from_their_topic(deployment: Deployment) -> No
     deliver(hour, tick(), topic=ALERTS)
     deliver(external_alert())
     assert deployment.slack == []
-    letters = [(letter["Body"], letter["MessageAttributes"]["reason"]["StringValue"])
-               for letter in deployment.read(deployment.dead_letters)]  # fmt: skip
+    letters = [
+        (letter["Body"], letter["MessageAttributes"]["reason"]["StringValue"])
+        for letter in deployment.read(deployment.dead_letters)
+    ]
     assert [reason.partition(":")[0] for _, reason in letters] == [
-        "not a valid UncheckedAlerts", "not a valid UncheckedAlerts", "not a valid AlertInput",
-    ]  # fmt: skip
+        "not a valid UncheckedAlerts",
+        "not a valid UncheckedAlerts",
+        "not a valid AlertInput",
+    ]
     forged = [json.loads(body) for body, _ in letters[:2]]
     assert [(letter["Type"], letter["TopicArn"], letter["Message"]) for letter in forged] == [
-        ("Notification", ALERTS, hour), ("Notification", ALERTS, tick()),
-    ], "a redrive must see where they came from"  # fmt: skip
+        ("Notification", ALERTS, hour),
+        ("Notification", ALERTS, tick()),
+    ], "a redrive must see where they came from"
 
     deliver(external_alert(), topic=ALERTS)
     deliver(hour)

@@ -32,16 +32,20 @@ alerts:
     - {rule: external, name: others, receivers: [others]}
 """
 CONTEXT: Any = SimpleNamespace(
-    function_name="alert", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x:1:function:alert",
+    function_name="alert",
+    memory_limit_in_mb=512,
+    invoked_function_arn="arn:aws:lambda:x:1:function:alert",
     aws_request_id="1",
-)  # fmt: skip
+)
 
 
 def alert(cluster: str, name: str) -> dict[str, Any]:
     return {
-        "status": "firing", "labels": {"alertname": name, "cluster": cluster, "gpucost": "true"},
-        "annotations": {"summary": f"{name} of {cluster}"}, "startsAt": format_timestamp(NOW),
-    }  # fmt: skip
+        "status": "firing",
+        "labels": {"alertname": name, "cluster": cluster, "gpucost": "true"},
+        "annotations": {"summary": f"{name} of {cluster}"},
+        "startsAt": format_timestamp(NOW),
+    }
 
 
 class PostingNotifier(RecordingNotifier):
@@ -79,9 +83,11 @@ def _posts(fleet: Fleet, part: int, *, hostile: bool) -> tuple[list[bytes], Flee
     honest.posts = []
     fleet.notifiers = {"email": honest, "slack:gpucost/receivers/others": RecordingNotifier()}
     container: Any = SimpleNamespace(
-        environment=SimpleNamespace(alerts_topic_arn=TOPIC), clock=lambda: fleet.now, alert_service=fleet.service(),
+        environment=SimpleNamespace(alerts_topic_arn=TOPIC),
+        clock=lambda: fleet.now,
+        alert_service=fleet.service(),
         bus=SimpleNamespace(send_to_dead_letter_queue=fleet.set_aside),
-    )  # fmt: skip
+    )
     for number, rng in enumerate(seeds(part)):
         genuine = alert("demo", f"GpuDown{number % 25}") | ({"status": "resolved"} if number % 3 == 2 else {})
         before, after = hostile_bodies(rng)

@@ -64,8 +64,11 @@ def test_active_alerts_history_and_silences_are_listed(fleet: Fleet) -> None:
     _, silences = ask("/v1/silences", "fin")
     (row,) = silences["rows"]
     assert (row["author"], row["comment"], row["matchers"], row["active"]) == (
-        "bob", "being drained", {"node_pool": "g*"}, True,
-    )  # fmt: skip
+        "bob",
+        "being drained",
+        {"node_pool": "g*"},
+        True,
+    )
     schemas = json.loads(Path("docs/reference/openapi.json").read_text())
     for path, body in (("/v1/alerts", answer), ("/v1/alerts", later), ("/v1/silences", silences)):
         schema = schemas["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]

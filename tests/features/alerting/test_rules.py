@@ -80,12 +80,25 @@ def test_scope_overrides_and_severity(sqlite_table: SqliteTable) -> None:
 def test_idle_workloads_are_separate_alerts_in_the_same_message(sqlite_table: SqliteTable) -> None:
     fleet = Fleet(sqlite_table, settings_with_rules("rule: idle-workload, gpus: 2, utilization_percent: 10"))
     fleet.publish(
-        0, pod(name="a", gpus=2, use="0.05"), pod(name="b", gpus=2, use="0.099"), pod(name="busy", gpus=4, use="0.1"),
+        0,
+        pod(name="a", gpus=2, use="0.05"),
+        pod(name="b", gpus=2, use="0.099"),
+        pod(name="busy", gpus=4, use="0.1"),
         pod(name="small", gpus=1, use="0"),
         # Its utilization was not measured: it may be busy.
-        pod(name="dark", gpus=4, use="0", utilization_source="none", effective_gpu_hours=None, utilization=None,
-            unmeasured_gpu_hours=Decimal(4), effective_usd=None, waste_usd=None, unmeasured_usd=Decimal(48)),
-    )  # fmt: skip
+        pod(
+            name="dark",
+            gpus=4,
+            use="0",
+            utilization_source="none",
+            effective_gpu_hours=None,
+            utilization=None,
+            unmeasured_gpu_hours=Decimal(4),
+            effective_usd=None,
+            waste_usd=None,
+            unmeasured_usd=Decimal(48),
+        ),
+    )
     fleet.close_hour(0)
     (message,) = fleet.email.messages
     assert [notification.subject.workload for notification in message] == ["a", "b"]
@@ -112,10 +125,16 @@ def partly_measured(name: str, measured: str, used: str) -> Line:
     """A pod that holds 4 GPUs, of which these GPU-hours were measured and used."""
     measured_hours, used_hours = Decimal(measured), Decimal(used)
     return pod(
-        name=name, gpus=4, use="0", effective_gpu_hours=used_hours, utilization=used_hours / measured_hours,
-        unmeasured_gpu_hours=4 - measured_hours, effective_usd=used_hours * 12,
-        waste_usd=(measured_hours - used_hours) * 12, unmeasured_usd=(4 - measured_hours) * 12,
-    )  # fmt: skip
+        name=name,
+        gpus=4,
+        use="0",
+        effective_gpu_hours=used_hours,
+        utilization=used_hours / measured_hours,
+        unmeasured_gpu_hours=4 - measured_hours,
+        effective_usd=used_hours * 12,
+        waste_usd=(measured_hours - used_hours) * 12,
+        unmeasured_usd=(4 - measured_hours) * 12,
+    )
 
 
 def test_mostly_unmeasured_hours_are_not_idle(sqlite_table: SqliteTable) -> None:
@@ -192,8 +211,10 @@ def test_thresholds_in_money_do_not_apply_to_hours_in_another_currency(sqlite_ta
     text = settings_with_rules(WASTE, idle).replace("pricing: {source", "pricing: {currency: EUR, source")
     fleet = Fleet(sqlite_table, text)
     assert [fleet.publish_and_close(number, IDLE_POD, currency="USD") for number in range(3)] == [
-        ["firing idle-workload research train"], [], []
-    ]  # fmt: skip
+        ["firing idle-workload research train"],
+        [],
+        [],
+    ]
     assert [fleet.publish_and_close(number, IDLE_POD, currency="EUR") for number in (3, 4)] == [
         [],
         ["firing waste research"],

@@ -156,9 +156,7 @@ def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> No
     assert fleet.tick(1, demo=1) == ["firing data coverage"]
     fleet.publish(1, EIGHT, coverage="0.95")
     fleet.dead_letters = 3
-    assert fleet.tick(2, demo=2) == [
-        "firing data overdue", "resolved data coverage", "firing data dead-letters",
-    ]  # fmt: skip
+    assert fleet.tick(2, demo=2) == ["firing data overdue", "resolved data coverage", "firing data dead-letters"]
     fleet.dead_letters = None  # not available: the alert stays
     assert fleet.tick(3, demo=0) == ["resolved data overdue"]
     fleet.dead_letters = 0

@@ -78,9 +78,7 @@ def test_duplicate_and_late_messages_change_nothing(harness: ServiceHarness) -> 
         harness.ledger.put(number, research=waste)
     harness.close_hours(1, 1, 0, 3, 2, 1, 5, 5, 4, 0)
 
-    assert harness.slack.received == [
-        "firing research 1", "resolved research 3", "firing research 5",
-    ]  # fmt: skip
+    assert harness.slack.received == ["firing research 1", "resolved research 3", "firing research 5"]
 
 
 def test_late_hour_before_the_evaluated_hour_does_not_fire(harness: ServiceHarness) -> None:
@@ -126,9 +124,7 @@ def test_without_settings_nothing_is_read(harness: ServiceHarness) -> None:
     assert harness.ledger.requested_periods == []
 
 
-def test_failing_receiver_does_not_delay_others_and_retry_sends_the_rest(
-    harness: ServiceHarness,
-) -> None:
+def test_failing_receiver_does_not_delay_others_and_retry_sends_the_rest(harness: ServiceHarness) -> None:
     harness.slack.fails = True
     harness.ledger.put(0, research="15", other="15")
     harness.ledger.put(1, research="15", other="15")
@@ -258,10 +254,33 @@ def test_estimated_utilization_does_not_fire(
 @pytest.fixture
 def line() -> Line:
     return Line(
-        business_unit="research", namespace="research-ns", workload_kind="", workload="", pod="p", uid="u", node="n",
-        node_pool="", instance_type="", capacity_type="", zone="", gpu_model="", resource="nvidia.com/gpu", units=1,
-        gpu_share=Decimal(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
-        allocated_gpu_hours=0, effective_gpu_hours=0, utilization=Decimal(0), utilization_source="pod",
-        unmeasured_gpu_hours=0, gpu_hourly_usd=Decimal(0), price_source="constant", allocated_usd=amount(20),
-        effective_usd=amount(5), waste_usd=amount(15), unmeasured_usd=0,
-    )  # fmt: skip
+        business_unit="research",
+        namespace="research-ns",
+        workload_kind="",
+        workload="",
+        pod="p",
+        uid="u",
+        node="n",
+        node_pool="",
+        instance_type="",
+        capacity_type="",
+        zone="",
+        gpu_model="",
+        resource="nvidia.com/gpu",
+        units=1,
+        gpu_share=Decimal(1),
+        gpu_share_source="whole",
+        labels={},
+        split_policy="gpu-bears-all",
+        allocated_gpu_hours=0,
+        effective_gpu_hours=0,
+        utilization=Decimal(0),
+        utilization_source="pod",
+        unmeasured_gpu_hours=0,
+        gpu_hourly_usd=Decimal(0),
+        price_source="constant",
+        allocated_usd=amount(20),
+        effective_usd=amount(5),
+        waste_usd=amount(15),
+        unmeasured_usd=0,
+    )

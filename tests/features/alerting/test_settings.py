@@ -14,24 +14,32 @@ WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
     [
         ("{rules: [{rule: waste, waste_usd_per_hour: 5}]}", "alerts.rules[0].waste_percent: is required"),
         ("{rules: [{rule: wasted}]}", "alerts.rules[0]: rule must be waste, idle-workload, unallocated, token-cost,"),
-        ("{rules: [{rule: digest}, {rule: waste, waste_usd_per_hour: -5, waste_percent: 1}]}",
-         "alerts.rules[1].waste_usd_per_hour: must be greater than 0"),
+        (
+            "{rules: [{rule: digest}, {rule: waste, waste_usd_per_hour: -5, waste_percent: 1}]}",
+            "alerts.rules[1].waste_usd_per_hour: must be greater than 0",
+        ),
         ("{rules: [{rule: waste, waste_usd_per_hour: nan, waste_percent: 1}]}", "must be a finite number"),
         ("{rules: [{rule: waste, waste_usd_per_hour: 5, waste_percent: 101}]}", "less than or equal to 100"),
         (f"{{rules: [{{{WASTE}, for_hours: 0}}]}}", "for_hours: must be greater than or equal to 1"),
         (f"{{rules: [{{{WASTE}, severity: fatal}}]}}", "'info', 'warning' or 'critical'"),
-        (f"{{rules: [{{{WASTE}, scope: {{cluster: [a]}}}}]}}",
-         "'alerts.rules[0].scope.cluster'; allowed there: business_units, clusters, namespaces, node_pools"),
-        (f"{{receivers: [{{type: email}}], rules: [{{{WASTE}, receivers: [sre]}}]}}",
-         "unknown receiver 'sre'; allowed: email"),
+        (
+            f"{{rules: [{{{WASTE}, scope: {{cluster: [a]}}}}]}}",
+            "'alerts.rules[0].scope.cluster'; allowed there: business_units, clusters, namespaces, node_pools",
+        ),
+        (
+            f"{{receivers: [{{type: email}}], rules: [{{{WASTE}, receivers: [sre]}}]}}",
+            "unknown receiver 'sre'; allowed: email",
+        ),
         (f"{{rules: [{{{WASTE}, name: Team Waste}}]}}", "name: must be up to 63 lower-case letters, digits and -"),
         ("{rules: [{name: a, rule: digest}, {name: a, rule: data}]}", "'a' is named twice"),
         ("{rules: [{rule: digest}, {rule: digest}]}", "2 rules of kind digest: each needs a name"),
         ("{rules: [{rule: budget, monthly_usd: 0}]}", "monthly_usd: must be greater than 0"),
         ("{rules: [{rule: budget, monthly_usd: 1, percents: []}]}", "percents: must not be empty"),
         ("{quiet_hours: {from: '22:00', to: '22:00'}}", "both 22:00: an empty period"),
-        ("{quiet_hours: {from: '25:00', to: '07:00'}}",
-         "quiet_hours.from: must be a time of day from 00:00 to 23:59, for example 22:30"),
+        (
+            "{quiet_hours: {from: '25:00', to: '07:00'}}",
+            "quiet_hours.from: must be a time of day from 00:00 to 23:59, for example 22:30",
+        ),
         ("{time_zone: Mars/Olympus}", "unknown time_zone 'Mars/Olympus'; use an IANA name, for example Europe/Berlin"),
         (f"{{rules: [{{{WASTE}, time_zone: 'a b'}}]}}", "must be a time zone, for example Europe/Berlin or UTC"),
         ("{repeat_hours: -1}", "repeat_hours: must be greater than or equal to 0"),
@@ -39,7 +47,7 @@ WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
         ("{receivers: [{type: slack}]}", "alerts.receivers[0].secret: is required"),
         ("{receivers: [{type: alertmanager, url: 'ftp://x'}]}", "an address that begins with http:// or https://"),
     ],
-)  # fmt: skip
+)
 def test_invalid_section_is_rejected_with_key_and_reason(section: str, says: str) -> None:
     with pytest.raises(SettingsError) as rejection:
         parse_settings(HEAD + section).check_new_document()

@@ -24,9 +24,17 @@ from tests.features.alerting.sample_notifications import notification
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 ALERT = Alert(
-    "waste", Subject("demo", "research"), "firing", NOON, (Evaluation(NOON, is_breach=True),),
-    EvaluationState(consecutive_breach_hours=3), NOON, notification(), "alice", NOON,
-)  # fmt: skip
+    "waste",
+    Subject("demo", "research"),
+    "firing",
+    NOON,
+    (Evaluation(NOON, is_breach=True),),
+    EvaluationState(consecutive_breach_hours=3),
+    NOON,
+    notification(),
+    "alice",
+    NOON,
+)
 GROUP = AlertGroup(
     "demo", "research", (ALERT,), (OutboxEntry("email", notification("budget")),), NOON, (("weekly", "week x"),)
 )

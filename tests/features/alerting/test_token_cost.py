@@ -149,9 +149,12 @@ def test_models_scopes_and_overrides(sqlite_table: SqliteTable) -> None:
         "overrides: [{model: '*-70b', usd_per_million_tokens: 100}, {business_unit: search, for_hours: 2}]",
     )
     pods = {
-        ("research", "llama"), ("research", "llama-70b"), ("research", "gemma"), ("search", "mistral"),
+        ("research", "llama"),
+        ("research", "llama-70b"),
+        ("research", "gemma"),
+        ("search", "mistral"),
         ("outside", "llama"),
-    }  # fmt: skip
+    }
     lines = [pod(unit, name) for unit, name in sorted(pods)]
     # $12 ÷ 1.2 million = $10 each
     tokens = [served(1_000_000, 200_000, pod=name, model=name, unit=unit) for unit, name in pods]

@@ -88,11 +88,15 @@ def node_hours(rows: list[Row]) -> Answer:
     """All rows of a node, each with its ratio."""
     return [
         (
-            row["ChargePeriodStart"], row["AllocatedResourceName"], row["x_CostPart"], row["EffectiveCost"],
+            row["ChargePeriodStart"],
+            row["AllocatedResourceName"],
+            row["x_CostPart"],
+            row["EffectiveCost"],
             str(json.loads(row["AllocatedMethodDetails"], parse_float=str)["Elements"][0]["AllocatedRatio"]),
         )
-        for row in rows if row["ResourceName"] == "n0"
-    ]  # fmt: skip
+        for row in rows
+        if row["ResourceName"] == "n0"
+    ]
 
 
 def unpriced(rows: list[Row]) -> Answer:
@@ -108,10 +112,15 @@ def utilization(rows: list[Row]) -> Answer:
     """The utilization of each GPU model, where it was measured."""
     measured = [row for row in held(rows) if row["x_UtilizationSource"] in ("pod", "process", "shared")]
     return [
-        (*key, float(total(group, "x_EffectiveGpuHours") / (
-            total(group, "x_GpuHours") - (total(group, "x_UnmeasuredGpuHours") or 0))))
+        (
+            *key,
+            float(
+                total(group, "x_EffectiveGpuHours")
+                / (total(group, "x_GpuHours") - (total(group, "x_UnmeasuredGpuHours") or 0))
+            ),
+        )
         for key, group in groups(measured, "x_GpuModel").items()
-    ]  # fmt: skip
+    ]
 
 
 def tokens_by_month(rows: list[Row]) -> Answer:
@@ -119,12 +128,18 @@ def tokens_by_month(rows: list[Row]) -> Answer:
     priced = [row for row in rows if row["x_Model"] is not None and row["x_UnpricedGpuHours"] == 0]
     return [
         (
-            NOVEMBER, *key, total(group, "EffectiveCost"), total(group, "x_WasteCost"),
-            float(10**6 * Fraction(_cost_with_tokens(group))
-                  / (total(group, "x_PromptTokens") + total(group, "x_GeneratedTokens"))),
+            NOVEMBER,
+            *key,
+            total(group, "EffectiveCost"),
+            total(group, "x_WasteCost"),
+            float(
+                10**6
+                * Fraction(_cost_with_tokens(group))
+                / (total(group, "x_PromptTokens") + total(group, "x_GeneratedTokens"))
+            ),
         )
         for key, group in groups(priced, "x_Model").items()
-    ]  # fmt: skip
+    ]
 
 
 def tokens_by_kind(rows: list[Row]) -> Answer:
@@ -156,10 +171,14 @@ EXPECTED: dict[str, tuple[str, Callable[[list[Row]], Answer]]] = {
     "One node's hours: who held it, each with its part of the node's cost": ("focus", node_hours),
     "GPU-hours that still have no price, by instance type": ("focus", unpriced),
     "Utilization of each GPU model, where it was measured": ("focus", utilization),
-    "What a million tokens of each model cost, by month, and which part of it was waiting":
-        ("inference", tokens_by_month),
-    "What a million prompt tokens and a million generated tokens cost, with the default weights 1 and 5":
-        ("inference", tokens_by_kind),
+    "What a million tokens of each model cost, by month, and which part of it was waiting": (
+        "inference",
+        tokens_by_month,
+    ),
+    "What a million prompt tokens and a million generated tokens cost, with the default weights 1 and 5": (
+        "inference",
+        tokens_by_kind,
+    ),
     "deploy": ("focus", of_readme),
-}  # fmt: skip
+}
 """The table and the answer of each statement, by its first line."""

@@ -61,8 +61,16 @@ def restated_hour() -> HourRecord:
 def an_hour(cluster: str, start: datetime, seed: int, price_factor: Decimal = Decimal(1)) -> HourRecord:
     """An hour that depends on its seed."""
     zone = "eu-central-1a"
-    large = GpuNode("n0", f"aws:///{zone}/i-0{cluster}", "p4d.24xlarge", zone=zone, physical_gpus=8,
-                    capacity_type="spot", node_pool="train", gpu_model="A100")  # fmt: skip
+    large = GpuNode(
+        "n0",
+        f"aws:///{zone}/i-0{cluster}",
+        "p4d.24xlarge",
+        zone=zone,
+        physical_gpus=8,
+        capacity_type="spot",
+        node_pool="train",
+        gpu_model="A100",
+    )
     small = GpuNode("n1", f"aws:///{zone}/i-1{cluster}", "g5.xlarge", zone=zone, physical_gpus=1, node_pool="chat")
     bare = GpuNode("n2", f"aws:///{zone}/i-2{cluster}", "g6.xlarge", physical_gpus=1)
     begin = to_epoch_ms(start)
@@ -76,8 +84,10 @@ def an_hour(cluster: str, start: datetime, seed: int, price_factor: Decimal = De
     ]
     nodes = tuple(_node(node, begin, pods, seed) for node in (large, small, bare))
     # Prices that do not divide evenly over GPU time; the third type has a price in odd hours only.
-    prices = [Price("on-demand", "node-hour", price_factor * (10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
-             Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"})]  # fmt: skip
+    prices = [
+        Price("on-demand", "node-hour", price_factor * (10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
+        Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}),
+    ]
     if seed % 2:
         prices.append(Price("on-demand", "node-hour", Decimal("0.8048"), {"instance_type": "g6.xlarge"}))
     usage = Usage(
@@ -105,12 +115,28 @@ def has_servers(hour: datetime) -> bool:
 
 
 def _pod(
-    node: GpuNode, begin: int, namespace: str, name: str, units: int, share: GpuShare, length: int,
-    used: Fraction | None, observed: Fraction = Fraction(1),
-) -> PodUsage:  # fmt: skip
+    node: GpuNode,
+    begin: int,
+    namespace: str,
+    name: str,
+    units: int,
+    share: GpuShare,
+    length: int,
+    used: Fraction | None,
+    observed: Fraction = Fraction(1),
+) -> PodUsage:
     time = IntervalMs(begin, begin + length)
-    pod = PodObservation(namespace, f"{name}-x", f"{name}-{node.name}-uid", node.name, (), None, workload=name,
-                         workload_kind="Deployment", labels={"label_team": NASTY_LABEL})  # fmt: skip
+    pod = PodObservation(
+        namespace,
+        f"{name}-x",
+        f"{name}-{node.name}-uid",
+        node.name,
+        (),
+        None,
+        workload=name,
+        workload_kind="Deployment",
+        labels={"label_team": NASTY_LABEL},
+    )
     unmeasured = PodUsage(pod, node, "nvidia_com_gpu", units, share, time, time, time.end)
     if used is None:
         return unmeasured

@@ -27,14 +27,44 @@ PublisherName ServiceCategory ServiceName ServiceProviderName ServiceSubcategory
 MANDATORY = [*NEVER_NULL, "BillingAccountName", "ChargeClass", "ChargeDescription", "PricingQuantity", "PricingUnit"]
 SPLIT = _names("AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags")
 FOCUS_COLUMNS = {
-    *MANDATORY, *SPLIT, "AvailabilityZone", "BillingAccountType", "CapacityReservationId", "CapacityReservationStatus",
-    "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName", "CommitmentDiscountQuantity",
-    "CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit", "ConsumedQuantity", "ConsumedUnit",
-    "ContractApplied", "ContractedUnitPrice", "InvoiceId", "ListUnitPrice", "PricingCategory", "PricingCurrency",
-    "PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice", "RegionId",
-    "RegionName", "ResourceId", "ResourceName", "ResourceType", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId",
-    "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
-}  # fmt: skip
+    *MANDATORY,
+    *SPLIT,
+    "AvailabilityZone",
+    "BillingAccountType",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "CommitmentDiscountCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountName",
+    "CommitmentDiscountQuantity",
+    "CommitmentDiscountStatus",
+    "CommitmentDiscountType",
+    "CommitmentDiscountUnit",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "ContractApplied",
+    "ContractedUnitPrice",
+    "InvoiceId",
+    "ListUnitPrice",
+    "PricingCategory",
+    "PricingCurrency",
+    "PricingCurrencyContractedUnitPrice",
+    "PricingCurrencyEffectiveCost",
+    "PricingCurrencyListUnitPrice",
+    "RegionId",
+    "RegionName",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "SkuId",
+    "SkuMeter",
+    "SkuPriceDetails",
+    "SkuPriceId",
+    "SubAccountId",
+    "SubAccountName",
+    "SubAccountType",
+    "Tags",
+}
 """All columns of the dataset."""
 ALLOWED = {
     "ChargeCategory": {"Usage", "Purchase", "Tax", "Credit", "Adjustment"},
@@ -57,10 +87,20 @@ TOGETHER = (
 )
 """Both null, or neither (where the charge is of usage)."""
 OF_THE_ORIGIN = (
-    "BillingAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd", "ChargeCategory",
-    "ChargePeriodEnd", "ConsumedUnit", "PricingUnit", "ResourceName", "ResourceType", "ServiceCategory", "ServiceName",
+    "BillingAccountId",
+    "BillingCurrency",
+    "BillingPeriodStart",
+    "BillingPeriodEnd",
+    "ChargeCategory",
+    "ChargePeriodEnd",
+    "ConsumedUnit",
+    "PricingUnit",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceName",
     "Tags",
-)  # fmt: skip
+)
 
 
 def columns_violated(names: Sequence[str]) -> list[str]:

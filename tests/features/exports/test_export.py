@@ -157,8 +157,14 @@ class ExportEnvironment(NamedTuple):
     def models(self) -> list[tuple[Any, ...]]:
         """Return model, cost, prompt and weighted tokens, and unit costs of prompt and generated tokens, by row."""
         content = self.s3.get_object(Bucket=self.bucket, Key=MODELS_KEY)["Body"].read()
-        names = ["x_Model", "EffectiveCost", "x_PromptTokens", "x_WeightedTokens", "x_CostPerMillionPromptTokens",
-                 "x_CostPerMillionGeneratedTokens"]  # fmt: skip
+        names = [
+            "x_Model",
+            "EffectiveCost",
+            "x_PromptTokens",
+            "x_WeightedTokens",
+            "x_CostPerMillionPromptTokens",
+            "x_CostPerMillionGeneratedTokens",
+        ]
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=names)
         rows = [tuple(row[name] for name in names) for row in table.to_pylist()]
         return sorted(rows, key=lambda row: row[0] or "")

@@ -17,9 +17,29 @@ from gpucost.features.exports.ports import HourRows
 from gpucost.runtime.json_text import csv_cell
 
 TEXTS = [
-    "=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "＝x", "＋x", "－x", "＠x", "a=1", "'=1", "a\nb", 'x,"y"',
-    "\\N", "NULL", "", " =1", "ä ×", "'; DROP TABLE rows; --", "%s ? $1",
-]  # fmt: skip
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "\nx",
+    "＝x",
+    "＋x",
+    "－x",
+    "＠x",
+    "a=1",
+    "'=1",
+    "a\nb",
+    'x,"y"',
+    "\\N",
+    "NULL",
+    "",
+    " =1",
+    "ä ×",
+    "'; DROP TABLE rows; --",
+    "%s ? $1",
+]
 AMOUNTS = ["99999999999999999999999999.999999999999", "-0.000000000001", "0.1", "12", "1E-12", "0.333333333333"]
 
 
@@ -81,8 +101,10 @@ def test_another_engine_reads_the_same_rows(tmp_path: Path) -> None:
 def test_unknown_values_are_null(written: Written) -> None:
     parquet, table, _ = written
     assert {name for name, value in parquet[-1].items() if value is not None} == {
-        "ChargePeriodStart", "x_GpuUnits", "x_Namespace",
-    }  # fmt: skip
+        "ChargePeriodStart",
+        "x_GpuUnits",
+        "x_Namespace",
+    }
     assert {value for name, value in table[-1].items() if parquet[-1][name] is None} == {""}
     assert (table[-1]["ChargePeriodStart"], table[-1]["x_GpuUnits"]) == ("2026-11-19T10:00:00Z", "7")
     assert parquet[-1]["ChargePeriodStart"] == datetime(2026, 11, 19, 10)  # noqa: DTZ001 - Parquet's have no zone

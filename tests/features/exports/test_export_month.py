@@ -44,10 +44,14 @@ CLUSTERS = {"east": DAYS, "west.eu": 2}
 USD = ("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd")
 HOURS = ("allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours")
 IN_PARQUET = {
-    "allocated_usd": "EffectiveCost", "effective_usd": "x_UsedCost", "waste_usd": "x_WasteCost",
-    "unmeasured_usd": "x_UnmeasuredCost", "allocated_gpu_hours": "x_GpuHours",
-    "effective_gpu_hours": "x_EffectiveGpuHours", "unmeasured_gpu_hours": "x_UnmeasuredGpuHours",
-}  # fmt: skip
+    "allocated_usd": "EffectiveCost",
+    "effective_usd": "x_UsedCost",
+    "waste_usd": "x_WasteCost",
+    "unmeasured_usd": "x_UnmeasuredCost",
+    "allocated_gpu_hours": "x_GpuHours",
+    "effective_gpu_hours": "x_EffectiveGpuHours",
+    "unmeasured_gpu_hours": "x_UnmeasuredGpuHours",
+}
 Sums = dict[tuple[str, ...], dict[str, Decimal]]
 
 
@@ -96,10 +100,15 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         s3 = local_client("s3", s3_url)
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         variables = {
-            "GPUCOST_TABLE": table, "GPUCOST_EXPORT_BUCKET": bucket, "GPUCOST_BILLING_ACCOUNT": "123456789012",
-            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url, "AWS_ENDPOINT_URL_S3": s3_url, "AWS_ACCESS_KEY_ID": "local",
-            "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "eu-central-1",
-        }  # fmt: skip
+            "GPUCOST_TABLE": table,
+            "GPUCOST_EXPORT_BUCKET": bucket,
+            "GPUCOST_BILLING_ACCOUNT": "123456789012",
+            "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url,
+            "AWS_ENDPOINT_URL_S3": s3_url,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+        }
         for name, value in variables.items():
             patch.setenv(name, value)
         container = running.enter_context(serving(Container(clock=lambda: NOW)))
@@ -150,15 +159,21 @@ def in_parquet(exported: Exported, *columns: str) -> Sums:
 
 
 def in_the_api(*dimensions: str) -> Sums:
-    answer = ask("/v1/costs", start=format_timestamp(START), end=format_timestamp(END), granularity="day",
-                 group_by=",".join(dimensions))  # fmt: skip
+    answer = ask(
+        "/v1/costs",
+        start=format_timestamp(START),
+        end=format_timestamp(END),
+        granularity="day",
+        group_by=",".join(dimensions),
+    )
     return {
         (row["start"][:10], *(row["group"][name] for name in dimensions)): {
             # An amount without any price is null in the response, and missing in a sum.
-            name: row[name] or Decimal(0) for name in (*USD, *HOURS)
+            name: row[name] or Decimal(0)
+            for name in (*USD, *HOURS)
         }
         for row in answer["rows"]
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -185,9 +200,11 @@ def test_all_rows_add_up_to_the_fleets_cost(exported: Exported) -> None:
     assert (cost, hours) == (totals["node_cost_usd"], totals["capacity_gpu_hours"])
     parts = dict(exported.query("SELECT x_CostPart, sum(EffectiveCost) FROM focus GROUP BY 1"))
     assert parts == {
-        "allocated": totals["allocated_usd"], "unallocated": totals["unallocated_usd"],
-        "stranded": totals["stranded_usd"], "unobserved": totals["unobserved_usd"],
-    }  # fmt: skip
+        "allocated": totals["allocated_usd"],
+        "unallocated": totals["unallocated_usd"],
+        "stranded": totals["stranded_usd"],
+        "unobserved": totals["unobserved_usd"],
+    }
 
 
 def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
@@ -211,22 +228,38 @@ def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
 
 
 MODEL_KEYS = {
-    "cluster": "x_Cluster", "business_unit": "x_BusinessUnit", "namespace": "x_Namespace",
-    "workload_kind": "x_WorkloadKind", "workload": "x_Workload", "gpu_model": "x_GpuModel",
-    "server": "x_InferenceServer", "model": "x_Model",
-}  # fmt: skip
+    "cluster": "x_Cluster",
+    "business_unit": "x_BusinessUnit",
+    "namespace": "x_Namespace",
+    "workload_kind": "x_WorkloadKind",
+    "workload": "x_Workload",
+    "gpu_model": "x_GpuModel",
+    "server": "x_InferenceServer",
+    "model": "x_Model",
+}
 MODEL_FIGURES = {
-    "allocated_usd": "EffectiveCost", "effective_usd": "x_UsedCost", "waste_usd": "x_WasteCost",
-    "unmeasured_usd": "x_UnmeasuredCost", "unknown_tokens_usd": "x_UnknownTokensCost",
-    "allocated_gpu_hours": "x_GpuHours", "effective_gpu_hours": "x_EffectiveGpuHours",
-    "unmeasured_gpu_hours": "x_UnmeasuredGpuHours", "unpriced_gpu_hours": "x_UnpricedGpuHours",
-    "energy_kwh": "x_EnergyKwh", "energy_gpu_hours": "x_EnergyGpuHours", "co2e_kg": "x_Co2eKg",
-    "prompt_tokens": "x_PromptTokens", "generated_tokens": "x_GeneratedTokens", "cached_tokens": "x_CachedTokens",
-    "requests": "x_Requests", "usd_per_million_tokens": "x_CostPerMillionTokens",
+    "allocated_usd": "EffectiveCost",
+    "effective_usd": "x_UsedCost",
+    "waste_usd": "x_WasteCost",
+    "unmeasured_usd": "x_UnmeasuredCost",
+    "unknown_tokens_usd": "x_UnknownTokensCost",
+    "allocated_gpu_hours": "x_GpuHours",
+    "effective_gpu_hours": "x_EffectiveGpuHours",
+    "unmeasured_gpu_hours": "x_UnmeasuredGpuHours",
+    "unpriced_gpu_hours": "x_UnpricedGpuHours",
+    "energy_kwh": "x_EnergyKwh",
+    "energy_gpu_hours": "x_EnergyGpuHours",
+    "co2e_kg": "x_Co2eKg",
+    "prompt_tokens": "x_PromptTokens",
+    "generated_tokens": "x_GeneratedTokens",
+    "cached_tokens": "x_CachedTokens",
+    "requests": "x_Requests",
+    "usd_per_million_tokens": "x_CostPerMillionTokens",
     "usd_per_million_prompt_tokens": "x_CostPerMillionPromptTokens",
     "usd_per_million_generated_tokens": "x_CostPerMillionGeneratedTokens",
-    "usd_per_million_cached_tokens": "x_CostPerMillionCachedTokens", "usd_per_request": "x_CostPerRequest",
-}  # fmt: skip
+    "usd_per_million_cached_tokens": "x_CostPerMillionCachedTokens",
+    "usd_per_request": "x_CostPerRequest",
+}
 RESTATED = START + timedelta(days=3)
 
 
@@ -237,8 +270,12 @@ def models_in_parquet(exported: Exported, *columns: str) -> list[tuple[Any, ...]
 
 
 def test_every_figure_of_a_model_is_that_of_the_api(exported: Exported) -> None:
-    query = {"start": format_timestamp(START), "end": format_timestamp(END), "granularity": "hour",
-             "group_by": ",".join(MODEL_KEYS)}  # fmt: skip
+    query = {
+        "start": format_timestamp(START),
+        "end": format_timestamp(END),
+        "granularity": "hour",
+        "group_by": ",".join(MODEL_KEYS),
+    }
     rows: list[Any] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -323,8 +360,16 @@ def test_models_have_their_weighted_part_of_a_pods_cost(exported: Exported) -> N
 
 
 def test_unknown_tokens_are_null_and_never_zero(exported: Exported) -> None:
-    columns = ("PromptTokens", "GeneratedTokens", "CachedTokens", "Requests", "WeightedTokens", "CostPerMillionTokens",
-               "CostPerMillionPromptTokens", "CostPerRequest")  # fmt: skip
+    columns = (
+        "PromptTokens",
+        "GeneratedTokens",
+        "CachedTokens",
+        "Requests",
+        "WeightedTokens",
+        "CostPerMillionTokens",
+        "CostPerMillionPromptTokens",
+        "CostPerRequest",
+    )
     rows = exported.query(
         f"SELECT {', '.join(f'x_{name}' for name in columns)} FROM inference WHERE x_Model IS NULL "
         "AND x_InferenceServer = 'vllm'"
@@ -370,8 +415,10 @@ def test_listing_has_exported_days_with_working_urls(exported: Exported) -> None
     answer = ask("/v1/exports", start=format_timestamp(START), end=format_timestamp(END))
     rows = answer["rows"]
     assert [(row["day"], row["cluster"]) for row in rows[:3]] == [
-        ("2026-11-01T00:00:00Z", "east"), ("2026-11-01T00:00:00Z", "west.eu"), ("2026-11-02T00:00:00Z", "east"),
-    ]  # fmt: skip
+        ("2026-11-01T00:00:00Z", "east"),
+        ("2026-11-01T00:00:00Z", "west.eu"),
+        ("2026-11-02T00:00:00Z", "east"),
+    ]
     assert len(rows) == sum(CLUSTERS.values())
     assert {(row["version"], row["status"], row["is_current"]) for row in rows} == {(1, "incomplete", True)}
     first = rows[0]
@@ -402,14 +449,19 @@ def test_csv_has_the_same_rows_and_no_formulas(exported: Exported) -> None:
     rows = [row for row in exported.rows() if row["x_Cluster"] == "east" and row["ChargePeriodStart"].day == 2]
     plain = [
         [
-            "" if value is None
-            else value.strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(value, datetime)
-            else f"'{value}" if str(value).startswith("=")
-            else str(value) if not isinstance(value, Decimal) else format(value, "f")
+            ""
+            if value is None
+            else value.strftime("%Y-%m-%dT%H:%M:%SZ")
+            if isinstance(value, datetime)
+            else f"'{value}"
+            if str(value).startswith("=")
+            else str(value)
+            if not isinstance(value, Decimal)
+            else format(value, "f")
             for value in row.values()
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     assert sorted(table) == sorted(plain)
     assert any(cell == "'=assistant" for row in table for cell in row)
     assert not any(cell.startswith(("=", "+", "@", "\t")) for row in table for cell in row)
@@ -463,13 +515,17 @@ def test_chargeback_has_clusters_without_idle_costs_and_without_held_gpus() -> N
     connection.execute(CLUSTERS_OF_A_MONTH)
     rows = connection.execute(in_duckdb(sql)).fetchall()
     assert rows == [
-        ("both", "chat", 75, 37.5), ("both", "train", 25, 12.5), ("full", "chat", 250, 0), ("idle", None, None, 320),
-    ]  # fmt: skip
+        ("both", "chat", 75, 37.5),
+        ("both", "train", 25, 12.5),
+        ("full", "chat", 250, 0),
+        ("idle", None, None, 320),
+    ]
     assert sum(float(cost or 0) + passed_on for _, _, cost, passed_on in rows) == 720
     connection.execute("UPDATE focus SET EffectiveCost = NULL WHERE x_CostPart = 'allocated' AND x_Cluster = 'both'")
     assert connection.execute(in_duckdb(sql)).fetchall()[:2] == [
-        ("both", "chat", None, 25), ("both", "train", None, 25),
-    ], "the pods have no price: their GPU-hours decide"  # fmt: skip
+        ("both", "chat", None, 25),
+        ("both", "train", None, 25),
+    ], "the pods have no price: their GPU-hours decide"
 
 
 def test_every_column_is_documented() -> None:

@@ -60,21 +60,28 @@ def rows_of(
 
 
 A_NODE = node(
-    capacity_gpu_hours="8", unallocated_gpu_hours="1", stranded_gpu_hours="2", node_cost_usd="40", unallocated_usd="4",
-    stranded_usd="8", host_usd="8",
-)  # fmt: skip
+    capacity_gpu_hours="8",
+    unallocated_gpu_hours="1",
+    stranded_gpu_hours="2",
+    node_cost_usd="40",
+    unallocated_usd="4",
+    stranded_usd="8",
+    host_usd="8",
+)
 
 
 def test_node_hour_matches_manual_calculation() -> None:
     rows = rows_of([held("p", "1", "4"), held("q", "4", "16")], [A_NODE])
     summaries = [
-        (row["x_CostPart"], row["AllocatedResourceId"], row["EffectiveCost"], row["PricingQuantity"])
-        for row in rows
-    ]  # fmt: skip
+        (row["x_CostPart"], row["AllocatedResourceId"], row["EffectiveCost"], row["PricingQuantity"]) for row in rows
+    ]
     assert summaries == [
-        ("allocated", "uid-p", 4, 1), ("allocated", "uid-q", 16, 4),
-        ("unallocated", None, 4, 1), ("stranded", None, 8, 2), ("host", None, 8, 0),
-    ]  # fmt: skip
+        ("allocated", "uid-p", 4, 1),
+        ("allocated", "uid-q", 16, 4),
+        ("unallocated", None, 4, 1),
+        ("stranded", None, 8, 2),
+        ("host", None, 8, 0),
+    ]
     ratios = [json.loads(str(row["AllocatedMethodDetails"]))["Elements"][0] for row in rows]
     assert [ratio["AllocatedRatio"] for ratio in ratios] == [0.1, 0.4, 0.1, 0.2, 0.2]
     assert [ratio["UsageQuantity"] for ratio in ratios] == [1, 4, 1, 2, 0]
@@ -85,8 +92,9 @@ def test_node_hour_matches_manual_calculation() -> None:
     assert first["AllocatedTags"] == '{"team": "x"}'
     assert (first["ChargePeriodStart"], first["ChargePeriodEnd"]) == (HOUR, HOUR + timedelta(hours=1))
     assert (first["BillingPeriodStart"], first["BillingPeriodEnd"]) == (
-        datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC),
-    )  # fmt: skip
+        datetime(2026, 11, 1, tzinfo=UTC),
+        datetime(2026, 12, 1, tzinfo=UTC),
+    )
     assert focus_rules.violated(rows) == []
 
 
@@ -154,22 +162,28 @@ def test_unused_commitments_and_reservations_have_focus_columns() -> None:
     rows = rows_of([], [], charges, **unused)
     assert [row["EffectiveCost"] for row in rows] == [D("3.5"), 2, 1, 5]
     assert [(row["CommitmentDiscountId"], row["CommitmentDiscountType"]) for row in rows[:2]] == [
-        ("arn:sp", "Savings Plan"), ("arn:ri", "Reserved Instance"),
-    ]  # fmt: skip
+        ("arn:sp", "Savings Plan"),
+        ("arn:ri", "Reserved Instance"),
+    ]
     assert [(row["CapacityReservationId"], row["CapacityReservationStatus"]) for row in rows[2:]] == [
-        ("cr-1", "Unused"), ("cr-2", "Unused"),
-    ]  # fmt: skip
+        ("cr-1", "Unused"),
+        ("cr-2", "Unused"),
+    ]
     assert [(row["PricingQuantity"], row["PricingUnit"]) for row in rows] == [
-        (D("3.5"), "USD"), (8, "GPU-Hours"), (4, "GPU-Hours"), (4, "GPU-Hours"),
-    ]  # fmt: skip
+        (D("3.5"), "USD"),
+        (8, "GPU-Hours"),
+        (4, "GPU-Hours"),
+        (4, "GPU-Hours"),
+    ]
     assert focus_rules.violated(rows) == []
 
 
 def test_remainder_of_the_cluster_has_rows() -> None:
     rows = rows_of([held("p", "1", "4")], [], node_cost_usd="9", unallocated_usd="5", unallocated_gpu_hours="2")
     assert [(row["x_CostPart"], row["EffectiveCost"], row["AllocatedMethodId"] is None) for row in rows] == [
-        ("allocated", 4, False), ("unallocated", 5, True),
-    ]  # fmt: skip
+        ("allocated", 4, False),
+        ("unallocated", 5, True),
+    ]
     assert focus_rules.violated(rows) == []
 
 
@@ -211,9 +225,16 @@ def test_rows_add_up_to_the_hour_on_generated_fleets(
 
 @pytest.mark.parametrize(
     ("zone", "region"),
-    [("eu-central-1a", "eu-central-1"), ("us-west-2-lax-1a", "us-west-2"), ("us-gov-west-1b", "us-gov-west-1"),
-     ("ap-southeast-12c", "ap-southeast-12"), ("a", None), ("", None), ("rack-7", None)],
-)  # fmt: skip
+    [
+        ("eu-central-1a", "eu-central-1"),
+        ("us-west-2-lax-1a", "us-west-2"),
+        ("us-gov-west-1b", "us-gov-west-1"),
+        ("ap-southeast-12c", "ap-southeast-12"),
+        ("a", None),
+        ("", None),
+        ("rack-7", None),
+    ],
+)
 def test_regions_of_zones(zone: str, region: str | None) -> None:
     assert region_of(zone) == region
 

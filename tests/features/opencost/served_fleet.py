@@ -44,21 +44,36 @@ def held(namespace: str, kind: str, workload: str, pod: str, usd: str, hours: st
     """A line that used a quarter of what it held."""
     gpu_hours = amount(hours)
     return line(changes.pop("unit", "research"), namespace, pod, usd)._replace(
-        workload_kind=kind, workload=workload, allocated_gpu_hours=gpu_hours,
-        effective_gpu_hours=gpu_hours // 4, allocated_usd=amount(usd), **changes,
-    )  # fmt: skip
+        workload_kind=kind,
+        workload=workload,
+        allocated_gpu_hours=gpu_hours,
+        effective_gpu_hours=gpu_hours // 4,
+        allocated_usd=amount(usd),
+        **changes,
+    )
 
 
 def hour_of(cluster: str, hour: datetime, lines: list[Line], idle: str) -> HourRecord:
     made = record(lines, hour=hour, cluster=cluster)
     assert made.totals is not None
     costs = made.totals.costs
-    capacity = CapacityCosts(node_cost_usd=costs.allocated_usd + amount(idle), unallocated_usd=amount(idle),
-                        unallocated_gpu_hours=amount(1))  # fmt: skip
+    capacity = CapacityCosts(
+        node_cost_usd=costs.allocated_usd + amount(idle), unallocated_usd=amount(idle), unallocated_gpu_hours=amount(1)
+    )
     node = NodeHour(
-        "n1", f"aws:///a/{cluster}", "pool", "p4d.24xlarge", "spot", "eu-central-1a", "A100", "spot", "scad", None,
-        costs.allocated_usd, replace(capacity, capacity_gpu_hours=amount(8)),
-    )  # fmt: skip
+        "n1",
+        f"aws:///a/{cluster}",
+        "pool",
+        "p4d.24xlarge",
+        "spot",
+        "eu-central-1a",
+        "A100",
+        "spot",
+        "scad",
+        None,
+        costs.allocated_usd,
+        replace(capacity, capacity_gpu_hours=amount(8)),
+    )
     return replace(made, totals=Totals(costs, capacity), nodes=(node,))
 
 

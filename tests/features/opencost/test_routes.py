@@ -31,16 +31,56 @@ WINDOW = "2026-11-17T22:00:00Z,2026-11-19T03:00:00Z"
 """Two hours, a whole UTC day, three hours."""
 # Names of core/pkg/opencost/allocation_json.go (5f65333); `omitempty` ones are left out.
 OPENCOST_FIELDS = {
-    "name", "properties", "window", "start", "end", "minutes", "cpuCores", "cpuCoreRequestAverage",
-    "cpuCoreUsageAverage", "cpuCoreHours", "cpuCost", "cpuCostAdjustment", "cpuCostIdle", "cpuEfficiency",
-    "gpuCount", "gpuRequestAverage", "gpuUsageAverage", "gpuHours", "gpuCost", "gpuCostAdjustment",
-    "gpuCostIdle", "gpuEfficiency", "networkTransferBytes", "networkReceiveBytes", "networkCost",
-    "networkCrossZoneCost", "networkCrossRegionCost", "networkInternetCost", "networkCostAdjustment",
-    "loadBalancerCost", "loadBalancerCostAdjustment", "pvBytes", "pvByteHours", "pvCost", "pvs",
-    "pvCostAdjustment", "ramBytes", "ramByteRequestAverage", "ramByteUsageAverage", "ramByteHours", "ramCost",
-    "ramCostAdjustment", "ramCostIdle", "ramEfficiency", "externalCost", "sharedCost", "totalCost",
-    "totalEfficiency", "lbAllocations",
-}  # fmt: skip
+    "name",
+    "properties",
+    "window",
+    "start",
+    "end",
+    "minutes",
+    "cpuCores",
+    "cpuCoreRequestAverage",
+    "cpuCoreUsageAverage",
+    "cpuCoreHours",
+    "cpuCost",
+    "cpuCostAdjustment",
+    "cpuCostIdle",
+    "cpuEfficiency",
+    "gpuCount",
+    "gpuRequestAverage",
+    "gpuUsageAverage",
+    "gpuHours",
+    "gpuCost",
+    "gpuCostAdjustment",
+    "gpuCostIdle",
+    "gpuEfficiency",
+    "networkTransferBytes",
+    "networkReceiveBytes",
+    "networkCost",
+    "networkCrossZoneCost",
+    "networkCrossRegionCost",
+    "networkInternetCost",
+    "networkCostAdjustment",
+    "loadBalancerCost",
+    "loadBalancerCostAdjustment",
+    "pvBytes",
+    "pvByteHours",
+    "pvCost",
+    "pvs",
+    "pvCostAdjustment",
+    "ramBytes",
+    "ramByteRequestAverage",
+    "ramByteUsageAverage",
+    "ramByteHours",
+    "ramCost",
+    "ramCostAdjustment",
+    "ramCostIdle",
+    "ramEfficiency",
+    "externalCost",
+    "sharedCost",
+    "totalCost",
+    "totalEfficiency",
+    "lbAllocations",
+}
 
 
 @pytest.fixture(scope="module")
@@ -138,17 +178,25 @@ def test_fields_match_opencost_and_manual_calculation(records: list[HourRecord])
     allocation = allocations["deployment:web"]
     assert set(allocation) == OPENCOST_FIELDS | {"rawAllocationOnly", "gpuAllocation"}
     assert allocation["properties"] == {
-        "cluster": "east", "node": "n1", "namespace": "bu-a", "controller": "web", "controllerKind": "deployment",
-    }  # fmt: skip
+        "cluster": "east",
+        "node": "n1",
+        "namespace": "bu-a",
+        "controller": "web",
+        "controllerKind": "deployment",
+    }
     # Ten hours of one whole GPU at 3.000000000001, a quarter of it used.
     assert (allocation["gpuHours"], allocation["gpuCount"], allocation["gpuRequestAverage"]) == (10, 1, 1)
     assert (allocation["gpuUsageAverage"], allocation["gpuEfficiency"], allocation["totalEfficiency"]) == (
-        Decimal("0.25"), Decimal("0.25"), Decimal("0.25"),
-    )  # fmt: skip
+        Decimal("0.25"),
+        Decimal("0.25"),
+        Decimal("0.25"),
+    )
     assert allocation["gpuCost"] == allocation["totalCost"] == Decimal("30.00000000001")
     assert allocation["gpuAllocation"] == {
-        "isGPUShared": None, "gpuUsageAverage": Decimal("0.25"), "gpuRequestAverage": 1,
-    }  # fmt: skip
+        "isGPUShared": None,
+        "gpuUsageAverage": Decimal("0.25"),
+        "gpuRequestAverage": 1,
+    }
     assert {name: allocation[name] for name in ("pvs", "lbAllocations", "rawAllocationOnly")} == dict.fromkeys(
         ("pvs", "lbAllocations", "rawAllocationOnly")
     )

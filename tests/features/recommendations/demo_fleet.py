@@ -81,9 +81,19 @@ def _node(node: Node, share: Fraction, held: int) -> NodeHour:
         unallocated_usd=round(unallocated * rate),
     )
     return NodeHour(
-        node.name, node.provider_id, pool, node.instance_type, capacity_type, zone, node.model, "constant",
-        "gpu-bears-all", None, round(held * rate), costs,
-    )  # fmt: skip
+        node.name,
+        node.provider_id,
+        pool,
+        node.instance_type,
+        capacity_type,
+        zone,
+        node.model,
+        "constant",
+        "gpu-bears-all",
+        None,
+        round(held * rate),
+        costs,
+    )
 
 
 def _line(line: truth.TrueLine) -> Line:
@@ -96,18 +106,36 @@ def _line(line: truth.TrueLine) -> Line:
     effective = None if used is None else amount(used.value)
     rate = _gpu_usd(node)
     return Line(
-        business_unit=pod.namespace, namespace=pod.namespace, workload_kind=kind, workload=workload, pod=pod.name,
-        uid=pod.id, node=node.name, node_pool=pool, instance_type=node.instance_type, capacity_type=capacity_type,
-        zone=zone, gpu_model=node.model, resource=_resource(line.resource), units=line.units,
-        gpu_share=_decimal(line.gpu_share.value), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
-        allocated_gpu_hours=allocated, effective_gpu_hours=effective,
+        business_unit=pod.namespace,
+        namespace=pod.namespace,
+        workload_kind=kind,
+        workload=workload,
+        pod=pod.name,
+        uid=pod.id,
+        node=node.name,
+        node_pool=pool,
+        instance_type=node.instance_type,
+        capacity_type=capacity_type,
+        zone=zone,
+        gpu_model=node.model,
+        resource=_resource(line.resource),
+        units=line.units,
+        gpu_share=_decimal(line.gpu_share.value),
+        gpu_share_source="whole",
+        labels={},
+        split_policy="gpu-bears-all",
+        allocated_gpu_hours=allocated,
+        effective_gpu_hours=effective,
         utilization=_decimal(used.value / line.observed_gpu_hours) if used and line.observed_gpu_hours else None,
         utilization_source=line.utilization_source,  # type: ignore[arg-type]
-        unmeasured_gpu_hours=unmeasured, gpu_hourly_usd=_decimal(rate), price_source="constant",
-        allocated_usd=round(allocated * rate), effective_usd=None if effective is None else round(effective * rate),
+        unmeasured_gpu_hours=unmeasured,
+        gpu_hourly_usd=_decimal(rate),
+        price_source="constant",
+        allocated_usd=round(allocated * rate),
+        effective_usd=None if effective is None else round(effective * rate),
         unmeasured_usd=round(unmeasured * rate),
         waste_usd=round((allocated - unmeasured - (effective or 0)) * rate),
-    )  # fmt: skip
+    )
 
 
 def _labels(node: Node) -> tuple[str, str, str]:

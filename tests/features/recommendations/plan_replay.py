@@ -205,9 +205,13 @@ def is_about(line: Line, content: RecommendationContent) -> bool:
     """Whether a line is of a workload's pods."""
     subject = content.subject
     return (line.business_unit, line.namespace, line.workload_kind, line.workload, line.resource, line.gpu_model) == (
-        subject.business_unit, subject.namespace, subject.workload_kind, subject.workload, subject.resource,
+        subject.business_unit,
+        subject.namespace,
+        subject.workload_kind,
+        subject.workload,
+        subject.resource,
         subject.gpu_model,
-    )  # fmt: skip
+    )
 
 
 def kept_share(content: RecommendationContent, held: float, start: datetime) -> float:

@@ -159,22 +159,38 @@ def _record(
     if sums:
         totals = Totals(Costs.total(line.costs() for line in lines), CapacityCosts.total(row.capacity for row in rows))
     return HourRecord(
-        cluster, START + timedelta(hours=hour), "complete", Coverage(Decimal(1), Decimal(1)), totals, tuple(lines),
+        cluster,
+        START + timedelta(hours=hour),
+        "complete",
+        Coverage(Decimal(1), Decimal(1)),
+        totals,
+        tuple(lines),
         nodes=tuple(rows),
-    )  # fmt: skip
+    )
 
 
 def _row(node: _Node, held: Decimal, rate: Decimal) -> NodeHour:
     pool = node.pool
     capacity = CapacityCosts(
-        capacity_gpu_hours=amount(pool.gpus), unallocated_gpu_hours=amount(pool.gpus - held),
+        capacity_gpu_hours=amount(pool.gpus),
+        unallocated_gpu_hours=amount(pool.gpus - held),
         node_cost_usd=amount(pool.price),
         unallocated_usd=amount((pool.gpus - held) * rate),
-    )  # fmt: skip
+    )
     return NodeHour(
-        node.name, f"aws:///a/i-{node.name}", pool.name, pool.instance_type, pool.capacity_type, "a", pool.model,
-        pool.price_source, "gpu-bears-all", None, amount(held * rate), capacity,
-    )  # fmt: skip
+        node.name,
+        f"aws:///a/i-{node.name}",
+        pool.name,
+        pool.instance_type,
+        pool.capacity_type,
+        "a",
+        pool.model,
+        pool.price_source,
+        "gpu-bears-all",
+        None,
+        amount(held * rate),
+        capacity,
+    )
 
 
 def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, utilization: Decimal) -> Line:
@@ -185,20 +201,36 @@ def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, ut
     allocated_usd = held * rate
     effective_usd = None if effective_gpu_hours is None else effective_gpu_hours * rate
     return Line(
-        business_unit=load.unit, namespace=f"{load.unit}-ns", workload_kind=load.kind, workload=load.name,
-        pod=f"{load.name}-{number}", uid=f"{load.name}-{number}", node=node.name, node_pool=node.pool.name,
-        instance_type=node.pool.instance_type, capacity_type=node.pool.capacity_type, zone="a",
-        gpu_model=node.pool.model, resource=load.resource, units=load.gpus, gpu_share=load.gpu_share,
-        gpu_share_source="whole", labels=dict(load.labels), split_policy="gpu-bears-all",
+        business_unit=load.unit,
+        namespace=f"{load.unit}-ns",
+        workload_kind=load.kind,
+        workload=load.name,
+        pod=f"{load.name}-{number}",
+        uid=f"{load.name}-{number}",
+        node=node.name,
+        node_pool=node.pool.name,
+        instance_type=node.pool.instance_type,
+        capacity_type=node.pool.capacity_type,
+        zone="a",
+        gpu_model=node.pool.model,
+        resource=load.resource,
+        units=load.gpus,
+        gpu_share=load.gpu_share,
+        gpu_share_source="whole",
+        labels=dict(load.labels),
+        split_policy="gpu-bears-all",
         allocated_gpu_hours=amount(held),
         effective_gpu_hours=None if effective_gpu_hours is None else amount(effective_gpu_hours),
         utilization=utilization if is_observed else None,
         utilization_source=load.source if is_observed else "none",  # type: ignore[arg-type]
-        unmeasured_gpu_hours=amount(unmeasured_gpu_hours), gpu_hourly_usd=rate, price_source=node.pool.price_source,
-        allocated_usd=amount(allocated_usd), effective_usd=None if effective_usd is None else amount(effective_usd),
+        unmeasured_gpu_hours=amount(unmeasured_gpu_hours),
+        gpu_hourly_usd=rate,
+        price_source=node.pool.price_source,
+        allocated_usd=amount(allocated_usd),
+        effective_usd=None if effective_usd is None else amount(effective_usd),
         unmeasured_usd=amount(unmeasured_gpu_hours * rate),
         waste_usd=amount(allocated_usd - (effective_usd or 0) - unmeasured_gpu_hours * rate),
-    )  # fmt: skip
+    )
 
 
 def memory(loads: Sequence[Load], hours: int) -> dict[datetime, dict[tuple[str, str], float]]:
@@ -330,9 +362,19 @@ def _ended(name: str, rng: random.Random) -> Load:
 
 
 _BUILDERS = (
-    _idle_notebook, _idle_replicas, _too_many_replicas, _too_large_pod, _healthy, _bursty, _saturated, _full_job,
-    _unobserved, _node_average, _young, _ended,
-)  # fmt: skip
+    _idle_notebook,
+    _idle_replicas,
+    _too_many_replicas,
+    _too_large_pod,
+    _healthy,
+    _bursty,
+    _saturated,
+    _full_job,
+    _unobserved,
+    _node_average,
+    _young,
+    _ended,
+)
 
 
 SPREAD = Pool("spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)

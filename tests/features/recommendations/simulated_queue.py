@@ -70,11 +70,19 @@ def loads(jobs: Sequence[Job], pool: Pool, nodes: int, hours: int) -> list[Load]
     """The jobs as workloads that hold GPUs while they run, on a pool with so many nodes."""
     started = start_hours(jobs, pool, nodes)
     return [
-        Load(job.name, lambda _, gpus=job.gpus: 0.6 * gpus, lambda _: 1, kind="Job", gpus=job.gpus, pool=pool,  # type: ignore[misc]
-             unit=job.namespace.removesuffix("-ns"),
-             lifetime=(int(started[job.name]), int(started[job.name]) + job.runs))
-        for job in jobs if started[job.name] < hours
-    ]  # fmt: skip
+        Load(
+            job.name,
+            lambda _, gpus=job.gpus: 0.6 * gpus,  # type: ignore[misc]
+            lambda _: 1,
+            kind="Job",
+            gpus=job.gpus,
+            pool=pool,
+            unit=job.namespace.removesuffix("-ns"),
+            lifetime=(int(started[job.name]), int(started[job.name]) + job.runs),
+        )
+        for job in jobs
+        if started[job.name] < hours
+    ]
 
 
 def waits(jobs: Sequence[Job], pool: Pool, nodes: int, hours: int) -> dict[datetime, list[PodWait]]:

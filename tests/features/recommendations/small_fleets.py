@@ -198,9 +198,18 @@ def _lines(rng: random.Random) -> Iterator[Line]:
         amounts = {"allocated": usd, "effective": used_usd, "waste": waste, "unmeasured": unseen_usd}
         fields: dict[str, Any] = names | {f"{name}_usd": amount for name, amount in amounts.items()}
         yield Line(
-            **fields, uid=f"uid-{number}-{rng.random()}", units=1, gpu_share=Decimal(1),
-            gpu_share_source="whole", labels={"team": team} if team else {}, split_policy="scad",
-            allocated_gpu_hours=held, effective_gpu_hours=used,
-            utilization=None, utilization_source="pod", unmeasured_gpu_hours=unseen,
-            gpu_hourly_usd=None, price_source="" if usd is None else "constant",
-        )  # fmt: skip
+            **fields,
+            uid=f"uid-{number}-{rng.random()}",
+            units=1,
+            gpu_share=Decimal(1),
+            gpu_share_source="whole",
+            labels={"team": team} if team else {},
+            split_policy="scad",
+            allocated_gpu_hours=held,
+            effective_gpu_hours=used,
+            utilization=None,
+            utilization_source="pod",
+            unmeasured_gpu_hours=unseen,
+            gpu_hourly_usd=None,
+            price_source="" if usd is None else "constant",
+        )

@@ -85,9 +85,9 @@ def test_pods_move_to_the_cheaper_model_that_serves_as_much_at_the_same_p95() ->
     assert "operator: In, values: [g6e.xlarge]" in content.patch
 
 
-@pytest.mark.parametrize(("requests", "p95", "is_recommended"), [
-    (600, 1.05, True), (600, 1.06, False), (599, 1.0, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("requests", "p95", "is_recommended"), [(600, 1.05, True), (600, 1.06, False), (599, 1.0, False)]
+)
 def test_evidence_is_as_many_requests_at_the_same_p95(requests: float, p95: float, *, is_recommended: bool) -> None:
     def latency(pod: str, _: int) -> tuple[float, float]:
         return (600, 1.0) if "h100" in pod else (requests, p95)

@@ -108,12 +108,15 @@ def test_plan_that_list_prices_do_not_show_stays_open_with_a_note() -> None:
     )
 
 
-@pytest.mark.parametrize(("source", "states"), [
-    ("on-demand", ["open", "withdrawn", "withdrawn"]),
-    ("list-price", ["open", "withdrawn", "withdrawn"]),
-    ("constant", ["open", "withdrawn", "withdrawn"]),
-    ("rates", ["open", "applied", "verified"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "states"),
+    [
+        ("on-demand", ["open", "withdrawn", "withdrawn"]),
+        ("list-price", ["open", "withdrawn", "withdrawn"]),
+        ("constant", ["open", "withdrawn", "withdrawn"]),
+        ("rates", ["open", "applied", "verified"]),
+    ],
+)
 def test_lower_list_price_is_no_commitment(source: str, states: list[str]) -> None:
     """All nodes cost $0.90 from that day on. Only a price from rates shows a purchase."""
     history = commitment_history(fleet(price_source=source), fleet(price=Decimal("0.9"), price_source=source))

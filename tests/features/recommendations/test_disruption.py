@@ -58,25 +58,28 @@ def look_back() -> LookBack:
     [
         ({}, {}, "its metrics do not show why nodes were not removed", False),
         (
-            {"underutilized": 0, "empty": 2}, {},
+            {"underutilized": 0, "empty": 2},
+            {},
             "no node of the cluster was eligible as underutilized in the last week, because of settings, pods or PDBs",
             False,
         ),
         (
-            {"underutilized": 4}, {("spread", "underutilized"): 0, ("spread", "empty"): 1},
+            {"underutilized": 4},
+            {("spread", "underutilized"): 0, ("spread", "empty"): 1},
             "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption "
             "budgets allow none at once",
             True,
         ),
         (
-            {"underutilized": 4}, {("spread", "underutilized"): 2, ("other", "underutilized"): 0},
+            {"underutilized": 4},
+            {("spread", "underutilized"): 2, ("other", "underutilized"): 0},
             "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption "
             "budgets allow 2 at once",
             False,
         ),
     ],
     ids=["silent", "not eligible", "budgets", "slow"],
-)  # fmt: skip
+)
 def test_evidence_shows_why_karpenter_kept_nodes(
     look_back: LookBack,
     eligible: Mapping[str, int],
@@ -91,9 +94,10 @@ def test_evidence_shows_why_karpenter_kept_nodes(
     assert recommendation.evidence.facts["Karpenter"] == reason
     assert recommendation.evidence.facts["Karpenter's settings"] == f"not in its metrics; to print them: {command}"
     assert _disruption(recommendation) == {
-        "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5m",
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "5m",
         **({"budgets": [{"nodes": "10%"}]} if has_budget else {}),
-    }  # fmt: skip
+    }
     assert f"#   {command}\n" in recommendation.patch
     assert "karpenter\\.sh/do-not-disrupt" in recommendation.patch
     assert "allow-list" in recommendation.patch

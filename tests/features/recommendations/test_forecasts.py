@@ -62,15 +62,30 @@ class Hours:
             return [(manifest, costs) for manifest, _ in self.unit_hours(cluster, "research", start, end)]
         return [
             (
-                Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW,
-                         currency=self._currency if cluster == "west" else "USD"),
-                None if usd is None else Costs(
-                    allocated_gpu_hours=amount(usd), allocated_usd=amount(usd),
+                Manifest(
+                    cluster,
+                    hour,
+                    "complete",
+                    1,
+                    "1-a",
+                    1,
+                    None,
+                    0,
+                    None,
+                    NOW,
+                    currency=self._currency if cluster == "west" else "USD",
+                ),
+                None
+                if usd is None
+                else Costs(
+                    allocated_gpu_hours=amount(usd),
+                    allocated_usd=amount(usd),
                     unpriced_gpu_hours=amount(int(hour in self._unpriced and cluster == "east")),
                 ),
             )
-            for hour, usd in sorted(self._costs.get(cluster, {}).items()) if start <= hour < end
-        ]  # fmt: skip
+            for hour, usd in sorted(self._costs.get(cluster, {}).items())
+            if start <= hour < end
+        ]
 
 
 def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:

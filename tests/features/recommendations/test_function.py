@@ -55,10 +55,15 @@ LOADS = [
     sim.Load("render", lambda _: 0.0, lambda _: 2, unit="vision"),
     sim.Load("serve", lambda _: 1.0, lambda _: 2, unit="vision"),
     sim.Load(
-        "mini", lambda _: 0.15, lambda _: 3, kind="Job", unit="speech", memory_gib=3.0,
+        "mini",
+        lambda _: 0.15,
+        lambda _: 3,
+        kind="Job",
+        unit="speech",
+        memory_gib=3.0,
         pool=sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model="NVIDIA H100 80GB HBM3"),
     ),
-]  # fmt: skip
+]
 DEVICE = 'cluster="demo",UUID="GPU-1",namespace="monitoring",pod="dcgm-exporter-1"'
 
 
@@ -126,8 +131,9 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         )
         publish(table, 0, HOURS)
         assert run(HOURS) == {
-            "reviewed": [{"cluster": "demo", "recommendations": 6, "workloads": 5}], "clusters_left": 0,
-        }  # fmt: skip
+            "reviewed": [{"cluster": "demo", "recommendations": 6, "workloads": 5}],
+            "clusters_left": 0,
+        }
         with serving(Container()):
             yield table
 
@@ -138,14 +144,22 @@ pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("stored")]
 def test_response_has_saving_and_evidence() -> None:
     answer = ask()
     assert [(row["kind"], row["subject"]["workload"]) for row in answer["rows"]] == [
-        ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
+        ("mig-slice", "mini"),
+        ("mig-geometry", None),
+        ("fewer-gpus", "chat"),
+        ("idle", "render"),
+        ("idle", "notebook"),
         ("pending", None),
-    ]  # fmt: skip
+    ]
     chat = answer["rows"][2]
     assert chat["saving"] == {
-        "usd": 4 * Decimal("1.5") * 730, "low_usd": 4380, "high_usd": 4380, "list_usd": 4380, "cash_usd": 4380,
+        "usd": 4 * Decimal("1.5") * 730,
+        "low_usd": 4380,
+        "high_usd": 4380,
+        "list_usd": 4380,
+        "cash_usd": 4380,
         "gpu_hours": 2920,
-    }  # fmt: skip
+    }
     assert (chat["current_gpus"], chat["recommended_gpus"], chat["state"]) == (6, 2, "open")
     assert (chat["evidence"]["hours_observed"], chat["evidence"]["coverage"]) == (HOURS, 1)
     assert chat["evidence"]["peak_utilization"] == Decimal("0.15")

@@ -104,10 +104,11 @@ def test_unknown_tokens_and_prices_give_no_estimate() -> None:
         allocated_usd=None, effective_usd=None, waste_usd=None, unmeasured_usd=None, gpu_hourly_usd=None
     )
     rows = rows_of(
-        served(CHAT, "llama", 1_000, 10), served(unpriced, "llama", 1_000, 10),
+        served(CHAT, "llama", 1_000, 10),
+        served(unpriced, "llama", 1_000, 10),
         ServedTokens("vision-ns", "late-0", "vllm", ""),
         lines=(CHAT, unpriced, LATE),
-    )  # fmt: skip
+    )
     outcomes = compare(rows, api_price=PRICE, gpu_model="H100")
     assert outcomes.keys() == {"llama"}, "no model has the cost of unknown tokens"
     other = outcomes["llama"].other_gpu
@@ -220,8 +221,12 @@ def test_command_without_a_comparison_is_refused(command: Callable[..., str]) ->
 
 def test_cost_at_full_use_is_unknown_without_measured_use() -> None:
     unseen = CHAT._replace(
-        effective_gpu_hours=None, utilization=None, effective_usd=None, waste_usd=None,
-        unmeasured_gpu_hours=CHAT.allocated_gpu_hours, unmeasured_usd=CHAT.allocated_usd,
-    )  # fmt: skip
+        effective_gpu_hours=None,
+        utilization=None,
+        effective_usd=None,
+        waste_usd=None,
+        unmeasured_gpu_hours=CHAT.allocated_gpu_hours,
+        unmeasured_usd=CHAT.allocated_usd,
+    )
     outcome = compare(rows_of(served(unseen, "llama", 10, 1), lines=(unseen,)), api_price=PRICE)["llama"]
     assert outcome.cost == (to_decimal(CHAT.allocated_usd or 0), None)

@@ -10,9 +10,18 @@ from gpucost.features.recommendations import patches
 from gpucost.features.recommendations.model import RecommendationSubject
 
 HOSTILE = (
-    "a; rm -rf ~", "$(reboot)", "`reboot`", "a\nrm -rf ~\n#", "it's", 'a" b: c', "a\u2028rm", "a\\", "{a: b}", "#",
+    "a; rm -rf ~",
+    "$(reboot)",
+    "`reboot`",
+    "a\nrm -rf ~\n#",
+    "it's",
+    'a" b: c',
+    "a\u2028rm",
+    "a\\",
+    "{a: b}",
+    "#",
     "a&b",
-)  # fmt: skip
+)
 Patch = Callable[[str], str]
 
 

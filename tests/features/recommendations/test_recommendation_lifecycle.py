@@ -79,8 +79,10 @@ def test_pool_with_fewer_pods_verifies_no_consolidation() -> None:
     tight = replace(wide, packs_pods=True, min_nodes=2)
 
     def verified_of(pods: int) -> set[Decimal]:
-        loads = [sim.Load("job", lambda _: 9.0, lambda _, count=count: count, kind="Job", pool=pool)  # type: ignore[misc]
-                 for count, pool in ((9, wide), (pods, tight))]  # fmt: skip
+        loads = [
+            sim.Load("job", lambda _: 9.0, lambda _, count=count: count, kind="Job", pool=pool)  # type: ignore[misc]
+            for count, pool in ((9, wide), (pods, tight))
+        ]
         old, new = (list(sim.simulate([load], 24 * DAYS)) for load in loads)
         runs = nightly(old[: 24 * 14] + new[24 * 14 :], [13, 15, 22])
         verified = (
@@ -158,10 +160,12 @@ def test_change_of_currency_withdraws_recommendation_with_reason() -> None:
         for index, record in enumerate(sim.simulate([idle], 24 * 11))
     ]
     (*_, last) = nightly(records, [10, 11])
-    assert [(row.state, row.reason) for row in last.values()] == [(
-        "withdrawn",
-        "newer figures no longer support it: hours of the look-back are in JPY and USD, which cannot be added up",
-    )]  # fmt: skip
+    assert [(row.state, row.reason) for row in last.values()] == [
+        (
+            "withdrawn",
+            "newer figures no longer support it: hours of the look-back are in JPY and USD, which cannot be added up",
+        )
+    ]
 
 
 def test_gpus_of_another_model_are_not_part_of_the_recommendation() -> None:
@@ -177,9 +181,10 @@ def test_gpus_of_another_model_are_not_part_of_the_recommendation() -> None:
     assert (recommendation.state, recommendation.verified_usd) == ("verified", Decimal(2) * Decimal("1.5") * 730)
 
 
-@pytest.mark.parametrize(("capacity_type", "end"), [
-    ("spot", ("verified", Decimal(2920))), ("reserved", ("withdrawn", None)), ("", ("withdrawn", None)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("capacity_type", "end"),
+    [("spot", ("verified", Decimal(2920))), ("reserved", ("withdrawn", None)), ("", ("withdrawn", None))],
+)
 def test_spot_recommendation_is_applied_only_by_spot_nodes(capacity_type: str, end: tuple[str, Decimal | None]) -> None:
     """Four replicas move from $1.50 on demand to nodes at $0.50: spot, as recommended, or other capacity."""
     load, book = (
@@ -275,12 +280,17 @@ def test_number_of_workloads_in_memory_is_limited() -> None:
     serve = sim.Load("serve", lambda _: 0.5, lambda _: 2)
     short = sim.Load("task", lambda _: 1.0, lambda _: 5, kind="Pod")
     records = [
-        structs.replace(record, lines=tuple(
-            line._replace(workload=f"{line.pod}-{index}", pod=f"{line.pod}-{index}", uid=f"{line.uid}-{index}")
-            if line.workload == "task" else line for line in record.lines
-        ))
+        structs.replace(
+            record,
+            lines=tuple(
+                line._replace(workload=f"{line.pod}-{index}", pod=f"{line.pod}-{index}", uid=f"{line.uid}-{index}")
+                if line.workload == "task"
+                else line
+                for line in record.lines
+            ),
+        )
         for index, record in enumerate(sim.simulate([serve, short], 240))
-    ]  # fmt: skip
+    ]
     ledger, end = SimulatedLedger(records), sim.START + 240 * HOUR
 
     def read(max_workloads: int) -> Any:

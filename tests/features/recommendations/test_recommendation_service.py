@@ -34,13 +34,15 @@ from tests.features.recommendations.stubs import (
 
 
 def test_list_price_that_differs_between_regions_is_left_out() -> None:
-    book = FakePriceBook([
-        price("on-demand", "1.0", instance_type="g5.xlarge", region="us-east-1"),
-        price("on-demand", "1.2", instance_type="g5.xlarge", region="eu-west-1"),
-        price("on-demand", "7.0", instance_type="p5.4xlarge", region="us-east-1"),
-        price("spot", "3.0", instance_type="p5.4xlarge", region="us-east-1", zone="a"),
-        Price("on-demand", "node-hour", Decimal(9), {"instance_type": "g6.xlarge"}, "CNY"),
-    ])  # fmt: skip
+    book = FakePriceBook(
+        [
+            price("on-demand", "1.0", instance_type="g5.xlarge", region="us-east-1"),
+            price("on-demand", "1.2", instance_type="g5.xlarge", region="eu-west-1"),
+            price("on-demand", "7.0", instance_type="p5.4xlarge", region="us-east-1"),
+            price("spot", "3.0", instance_type="p5.4xlarge", region="us-east-1", zone="a"),
+            Price("on-demand", "node-hour", Decimal(9), {"instance_type": "g6.xlarge"}, "CNY"),
+        ]
+    )
     assert node_list_prices(book) == {"p5.4xlarge": 7.0}
 
 

@@ -80,9 +80,11 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     path = tmp_path_factory.mktemp("latency") / "metrics.om"
     families = [
-        f"# TYPE {vllm} histogram", *series,
-        f"# TYPE {sglang} histogram", *histogram(sglang, f'{target("long-0")},model_name="m"', {3: (0, 1200, 0, 0, 0)}),
-    ]  # fmt: skip
+        f"# TYPE {vllm} histogram",
+        *series,
+        f"# TYPE {sglang} histogram",
+        *histogram(sglang, f'{target("long-0")},model_name="m"', {3: (0, 1200, 0, 0, 0)}),
+    ]
     path.write_text("\n".join([*families, "# EOF", ""]))
     return path
 
@@ -135,10 +137,14 @@ def test_latency_is_only_read_where_inference_is_enabled(inference: str, expecte
 
 def review_service(stored: StoredSettings[Any], cache: LatencyCache) -> ReviewService:
     arguments: list[Any] = [
-        SettingsStub(stored), SmallLedger(""), InMemoryReviews(), FakePriceBook([]),
+        SettingsStub(stored),
+        SmallLedger(""),
+        InMemoryReviews(),
+        FakePriceBook([]),
         gpu_memory_cache(UnreachableMemory(), InMemoryGpuMemory(), clock=lambda: NOW),
-        waiting_pods_cache(UnreachableWaitingPods(), EmptyWaitingPods(), clock=lambda: NOW), UnreachableKarpenter(),
-    ]  # fmt: skip
+        waiting_pods_cache(UnreachableWaitingPods(), EmptyWaitingPods(), clock=lambda: NOW),
+        UnreachableKarpenter(),
+    ]
     options: dict[str, Any] = {"latency": lambda _: cache}
     return ReviewService(*arguments, clock=lambda: NOW, **options)
 

@@ -83,9 +83,14 @@ class Script:
         self.deliver()
 
     def ask(
-        self, path: str, query: Mapping[str, str] | str | None = None, *, by: str = "admin", pages: bool = False,
+        self,
+        path: str,
+        query: Mapping[str, str] | str | None = None,
+        *,
+        by: str = "admin",
+        pages: bool = False,
         fails: bool | None = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a request. `fails` says whether it must be refused. None accepts both."""
         shown = (
             query if isinstance(query, str) else "&".join(f"{name}={value}" for name, value in (query or {}).items())
@@ -113,9 +118,18 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
         yield "/v1/costs", {**whole, "granularity": "day", "group_by": "namespace,cluster", "idle": idle}, False
         yield "/v1/costs", {**lately, "granularity": "hour", "group_by": "node_pool", "idle": idle}, False
     for dimension in (
-        "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type", "gpu_model",
-        "resource", "zone", "label:team",
-    ):  # fmt: skip
+        "cluster",
+        "namespace",
+        "workload_kind",
+        "workload",
+        "node_pool",
+        "instance_type",
+        "capacity_type",
+        "gpu_model",
+        "resource",
+        "zone",
+        "label:team",
+    ):
         yield "/v1/costs", {"window": "2d", "granularity": "total", "group_by": dimension, "sort": "-waste_usd"}, False
     yield "/v1/costs", {**lately, "granularity": "hour", "group_by": "pod,node", "limit": "25"}, True
     yield (
@@ -130,9 +144,15 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
             False,
         )
     for name, value in (
-        ("namespace", "bu-a,bu-b"), ("namespace", "!bu-*"), ("workload_kind", "Deployment"), ("capacity_type", "spot"),
-        ("gpu_model", "NVIDIA A10G"), ("business_unit", units[0]), ("label", "team:*"), ("node_pool", "!*"),
-    ):  # fmt: skip
+        ("namespace", "bu-a,bu-b"),
+        ("namespace", "!bu-*"),
+        ("workload_kind", "Deployment"),
+        ("capacity_type", "spot"),
+        ("gpu_model", "NVIDIA A10G"),
+        ("business_unit", units[0]),
+        ("label", "team:*"),
+        ("node_pool", "!*"),
+    ):
         yield "/v1/costs", {**whole, "granularity": "day", "group_by": "business_unit,workload", name: value}, False
     yield "/v1/costs", {**lately, "granularity": "hour", "group_by": "pod", "pod": "chat-*", "idle": "separate"}, False
     for window in ("24h", "today", "yesterday", "week", "lastweek", "month", "lastmonth"):
@@ -172,19 +192,34 @@ def opencost(start: datetime, end: datetime) -> Iterator[tuple[str, dict[str, st
     first = _midnight(start) if _midnight(start) == start else _midnight(start) + timedelta(days=1)
     whole, lately = f"{text(first)},{text(_midnight(end))}", f"{text(end - 6 * HOUR)},{text(end)}"
     for aggregate in (
-        "all", "cluster", "namespace", "controllerKind", "controller", "deployment", "statefulset", "job",
-        "label:team", "team", "namespace,controller", "cluster,namespace,label:team",
-    ):  # fmt: skip
+        "all",
+        "cluster",
+        "namespace",
+        "controllerKind",
+        "controller",
+        "deployment",
+        "statefulset",
+        "job",
+        "label:team",
+        "team",
+        "namespace,controller",
+        "cluster,namespace,label:team",
+    ):
         yield path, {"window": whole, "aggregate": aggregate, "step": "1d"}, False
     for aggregate in ("node", "pod", "namespace,pod"):
         yield path, {"window": lately, "aggregate": aggregate, "accumulate": "true"}, False
     yield path, {"window": lately}, False
     for more in (
-        {"includeIdle": "true"}, {"includeIdle": "true", "shareIdle": "true"}, {"includeAggregatedMetadata": "true"},
-        {"step": "2h", "includeIdle": "true", "shareIdle": "true"}, {"accumulate": "true", "includeIdle": "true"},
-        {"filter": 'namespace:"bu-a","bu-b"'}, {"filter": 'namespace!<~:"bu"+controllerKind:"deployment"'},
-        {"filter": 'label[team]:"research"'}, {"resolution": "1m", "sharelb": "true"},
-    ):  # fmt: skip
+        {"includeIdle": "true"},
+        {"includeIdle": "true", "shareIdle": "true"},
+        {"includeAggregatedMetadata": "true"},
+        {"step": "2h", "includeIdle": "true", "shareIdle": "true"},
+        {"accumulate": "true", "includeIdle": "true"},
+        {"filter": 'namespace:"bu-a","bu-b"'},
+        {"filter": 'namespace!<~:"bu"+controllerKind:"deployment"'},
+        {"filter": 'label[team]:"research"'},
+        {"resolution": "1m", "sharelb": "true"},
+    ):
         yield path, {"window": lately, "aggregate": "namespace", **more}, False
     for window in ("today", "yesterday", "12h", "2d", "week"):
         yield path, {"window": window, "aggregate": "cluster", "includeIdle": "true"}, False

@@ -23,11 +23,7 @@ def document(**sections: Any) -> dict[str, Any]:
     """The settings."""
     return {
         "clusters": [
-            {
-                "name": "demo",
-                "prometheus": {"url": "{outside}/prometheus/demo"},
-                "selector": {"cluster": "demo"},
-            }
+            {"name": "demo", "prometheus": {"url": "{outside}/prometheus/demo"}, "selector": {"cluster": "demo"}}
         ],
         "pricing": {"source": "constant", "gpu_hourly_usd": 12, "split": "gpu-bears-all"},
         "business_units": [
@@ -37,14 +33,29 @@ def document(**sections: Any) -> dict[str, Any]:
         "cost_labels": ["team"],
         "alerts": {
             "rules": [
-                {"rule": "waste", "waste_usd_per_hour": 3, "waste_percent": 60, "for_hours": 3,
-                 "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}]},
-                {"rule": "waste", "name": "waste-everywhere", "waste_usd_per_hour": 20, "waste_percent": 40,
-                 "across_clusters": True, "keep_firing_hours": 3},
+                {
+                    "rule": "waste",
+                    "waste_usd_per_hour": 3,
+                    "waste_percent": 60,
+                    "for_hours": 3,
+                    "overrides": [{"business_unit": "assistant", "waste_usd_per_hour": 30}],
+                },
+                {
+                    "rule": "waste",
+                    "name": "waste-everywhere",
+                    "waste_usd_per_hour": 20,
+                    "waste_percent": 40,
+                    "across_clusters": True,
+                    "keep_firing_hours": 3,
+                },
                 {"rule": "idle-workload", "gpus": 2, "utilization_percent": 10, "for_hours": 2},
                 {"rule": "unallocated", "usd_per_hour": 20, "for_hours": 2, "keep_firing_hours": 2},
-                {"rule": "budget", "monthly_usd": 2500, "percents": [20, 50, 100],
-                 "overrides": [{"business_unit": "bu-*", "monthly_usd": 400}]},
+                {
+                    "rule": "budget",
+                    "monthly_usd": 2500,
+                    "percents": [20, 50, 100],
+                    "overrides": [{"business_unit": "bu-*", "monthly_usd": 400}],
+                },
                 {"rule": "data", "overdue_hours": 2, "coverage": 0.8},
             ],
             "receivers": [
@@ -55,7 +66,7 @@ def document(**sections: Any) -> dict[str, Any]:
             "repeat_hours": 6,
         },
         **sections,
-    }  # fmt: skip
+    }
 
 
 def inputs() -> dict[str, Any]:

@@ -80,9 +80,16 @@ def _inference_service(on: Node, first_hour: int) -> Iterator[Pod]:
         # The fourth replica was added on the second day, and its image pull takes 15 minutes.
         start, pull = (30 * 60, 15) if i == 3 else (0, 0)
         yield Pod(
-            f"chat-5c9b-{i}", on, [i], use, namespace="chat", owners=owners, bound_at=start, running_at=start + pull,
+            f"chat-5c9b-{i}",
+            on,
+            [i],
+            use,
+            namespace="chat",
+            owners=owners,
+            bound_at=start,
+            running_at=start + pull,
             deleted_at=END_MINUTE,
-        )  # fmt: skip
+        )
 
 
 def _notebook_pods(on: Node) -> Iterator[Pod]:
@@ -100,10 +107,17 @@ def _nightly_job_pods(on: Node, end: datetime) -> Iterator[Pod]:
         if at.hour == 1 and minute:
             name = f"train-{at:%d}"
             yield Pod(
-                name, on, [2, 3], _constant_use("0.93"), namespace="training",
-                owners=(("Job", name), ("CronJob", "train")), requests={"main": {GPU: 2}}, bound_at=minute,
-                finished_at=minute + 260, deleted_at=min(END_MINUTE, minute + 620),
-            )  # fmt: skip
+                name,
+                on,
+                [2, 3],
+                _constant_use("0.93"),
+                namespace="training",
+                owners=(("Job", name), ("CronJob", "train")),
+                requests={"main": {GPU: 2}},
+                bound_at=minute,
+                finished_at=minute + 260,
+                deleted_at=min(END_MINUTE, minute + 620),
+            )
 
 
 def _spot_nodes(first_hour: int) -> Iterator[Node]:
@@ -127,9 +141,16 @@ def _spot_job(on: Node) -> Pod:
     start = on.lifetime[0] + 4
     name = f"render-{on.name}"
     return Pod(
-        name, on, [0], _constant_use("0.88"), namespace="render", owners=(("Job", name),), bound_at=start,
-        running_at=start + 2, deleted_at=min(END_MINUTE, on.lifetime[1] + 5),
-    )  # fmt: skip
+        name,
+        on,
+        [0],
+        _constant_use("0.88"),
+        namespace="render",
+        owners=(("Job", name),),
+        bound_at=start,
+        running_at=start + 2,
+        deleted_at=min(END_MINUTE, on.lifetime[1] + 5),
+    )
 
 
 def _node_labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:

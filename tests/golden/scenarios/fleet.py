@@ -22,8 +22,18 @@ RATES = [
     {"gpu_model": "NVIDIA A100*", "gpu_hourly_usd": 2.7447053, "until": "2026-11-19T11:00:00Z"},
     {"gpu_model": "NVIDIA A100*", "gpu_hourly_usd": 3, "from": "2026-11-19T11:00:00Z"},
 ]
-PRICED = ("nodes-join-and-leave", "pod-lifetimes", "mig-mixed-changed", "worked-example", "pool-to-zero-and-back", "gpu-passed-on",
-          "overcommitted-gpu", "claims", "gap-short", "owners")  # fmt: skip
+PRICED = (
+    "nodes-join-and-leave",
+    "pod-lifetimes",
+    "mig-mixed-changed",
+    "worked-example",
+    "pool-to-zero-and-back",
+    "gpu-passed-on",
+    "overcommitted-gpu",
+    "claims",
+    "gap-short",
+    "owners",
+)
 SPLITS = ("gpu-bears-all", "scad", "opencost", "datadog", {"gpu": 9, "vcpu": 0.9, "gib": 0.1})
 DARK = ("gaps-three-short", "gaps-at-both-edges", "ksm-three-times", "all-exporters-silent", "exporter-replaced")
 
@@ -75,20 +85,25 @@ def _steps() -> Iterator[dict[str, Any]]:
     bare = [fleet for fleet in fleets.values() if any(not ksm.node_labels for ksm in fleet.ksm)]
     yield _attribute("slices per GPU", bare, (0,), cluster={"slices_per_gpu": 7})
     yield _attribute(
-        "labels and units", [fleets["owners"], fleets["business-units"]], (0,), cost_labels=["team"],
+        "labels and units",
+        [fleets["owners"], fleets["business-units"]],
+        (0,),
+        cost_labels=["team"],
         business_units=[
             {"name": "vision", "pod_labels": {"team": "vision"}},
             {"name": "shared", "namespaces": ["team"], "distribute": "even"},
         ],
-    )  # fmt: skip
+    )
     for form in ("csv", "table"):
         yield _attribute(f"as {form}", [fleets["worked-example"]], (0,), form=form)
     for name in ("worked-example", "owners", "mig-mixed-changed", "signal-device-only", "claims", "no-gpu-nodes"):
         yield {
-            "name": f"doctor: {name}", "at": (BASE + timedelta(minutes=59, seconds=30)).isoformat(), "format": "json",
+            "name": f"doctor: {name}",
+            "at": (BASE + timedelta(minutes=59, seconds=30)).isoformat(),
+            "format": "json",
             "arguments": ["doctor", "--settings", "{file:settings.json}", "--format", "json"],
             "files": {"settings.json": _document([fleets[name]])},
-        }  # fmt: skip
+        }
 
 
 def _attribute(
@@ -97,20 +112,33 @@ def _attribute(
     first = (BASE + timedelta(hours=min(hours))).strftime("%Y-%m-%dT%H:00:00Z")
     return {
         "name": name,
-        "arguments": ["attribute", "--settings", "{file:settings.json}", "--hour", first, "--hours", str(len(hours)),
-                      "--format", form],
+        "arguments": [
+            "attribute",
+            "--settings",
+            "{file:settings.json}",
+            "--hour",
+            first,
+            "--hours",
+            str(len(hours)),
+            "--format",
+            form,
+        ],
         "files": {"settings.json": _document(fleets, **sections)},
         "format": "text" if form == "table" else form,
-    }  # fmt: skip
+    }
 
 
 def _document(fleets: Sequence[Scenario], *, cluster: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
     sections_of_scenario = yaml.safe_load(fleets[0].settings.replace("{base}", f"{BASE:%Y-%m-%dT%H:00:00Z}")) or {}
     clusters = [
-        {"name": fleet.name, "prometheus": {"url": f"{{outside}}/prometheus/{fleet.name}"},
-         "selector": {"cluster": fleet.name}, **(cluster or {})}
+        {
+            "name": fleet.name,
+            "prometheus": {"url": f"{{outside}}/prometheus/{fleet.name}"},
+            "selector": {"cluster": fleet.name},
+            **(cluster or {}),
+        }
         for fleet in fleets
-    ]  # fmt: skip
+    ]
     document = {"clusters": clusters, "pricing": CONSTANT, **sections_of_scenario, **sections}
     for unit in document.get("business_units", ()):  # YAML reads times, JSON has none
         if isinstance(unit.get("from"), datetime):

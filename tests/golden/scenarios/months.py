@@ -59,17 +59,31 @@ class _Fleet:
         self.pods: list[Pod] = []
 
     def alone(
-        self, workload: str, kind: str, namespace: str, use: Use, *, count: int = 1, pool: str = "solo",
-        model: str = "a10g-one", gone: dict[int, float] | None = None, capacity: str = "on-demand", **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        workload: str,
+        kind: str,
+        namespace: str,
+        use: Use,
+        *,
+        count: int = 1,
+        pool: str = "solo",
+        model: str = "a10g-one",
+        gone: dict[int, float] | None = None,
+        capacity: str = "on-demand",
+        **more: Any,
+    ) -> None:
         """Pods with a node of one GPU each."""
         for number in range(count):
             end = (gone or {}).get(number, 1e6)
             life = (-1e6, end)
             on = gpu_node(
-                f"{pool}-{workload}-{number}", model, whole_gpus_geometry(model, life), labels=_labels(pool, capacity), lifetime=life,
+                f"{pool}-{workload}-{number}",
+                model,
+                whole_gpus_geometry(model, life),
+                labels=_labels(pool, capacity),
+                lifetime=life,
                 provider_id=f"aws:///eu-central-1a/i-{workload}{number}",
-            )  # fmt: skip
+            )
             self.nodes.append(on)
             self.on(on, [0], f"{workload}-{number}", kind, workload, namespace, use, deleted_at=end, **more)
 
@@ -87,16 +101,20 @@ class _Fleet:
         """A pod on a node."""
         owners = [(kind, workload)] if kind != "Deployment" else [("ReplicaSet", f"{workload}-6f7d"), (kind, workload)]
         requests = {"main": {GPU: len(devices)}}
-        self.pods.append(
-            Pod(name, where, devices, use, namespace=namespace, owners=owners, requests=requests, **more)
-        )  # fmt: skip
+        self.pods.append(Pod(name, where, devices, use, namespace=namespace, owners=owners, requests=requests, **more))
 
 
 def production() -> Scenario:
     """The cluster."""
     fleet = _Fleet()
-    fleet.alone("chat", "Deployment", "research-chat", _by_hour("0.15", "0.05", range(8, 20)), count=6,
-                gone=dict.fromkeys(range(2, 6), CHANGED))  # fmt: skip
+    fleet.alone(
+        "chat",
+        "Deployment",
+        "research-chat",
+        _by_hour("0.15", "0.05", range(8, 20)),
+        count=6,
+        gone=dict.fromkeys(range(2, 6), CHANGED),
+    )
     fleet.alone("notebook", "StatefulSet", "research-lab", _use("0.003"), gone={0: CHANGED})
     fleet.alone("demo", "StatefulSet", "vision-lab", _use("0"))
     fleet.alone("serve", "Deployment", "vision-serve", _use("0.97"), count=2)
@@ -105,12 +123,24 @@ def production() -> Scenario:
     fleet.alone("by-day", "StatefulSet", "vision-share", _by_hour("0.6", "0.05", range(8, 20)), pool="share")
     fleet.alone("by-night", "StatefulSet", "vision-share", _by_hour("0.05", "0.6", range(8, 20)), pool="share")
     fleet.alone("mini", "Job", "speech", _use("0.15"), count=3, pool="h100", model="h100-one")
-    fleet.alone("crawl", "Job", "speech", _use("0.8"), pool="spot", capacity="spot",
-                labels={"label_gpucost_interruptible": "true", "label_team": "speech"})  # fmt: skip
+    fleet.alone(
+        "crawl",
+        "Job",
+        "speech",
+        _use("0.8"),
+        pool="spot",
+        capacity="spot",
+        labels={"label_gpucost_interruptible": "true", "label_team": "speech"},
+    )
     late = 1440 * 28
     for number in range(2):
-        large = gpu_node(f"large-{number}", "a10g", whole_gpus_geometry("a10g"), labels=_labels("large"),
-                     provider_id=f"aws:///eu-central-1a/i-large{number}")  # fmt: skip
+        large = gpu_node(
+            f"large-{number}",
+            "a10g",
+            whole_gpus_geometry("a10g"),
+            labels=_labels("large"),
+            provider_id=f"aws:///eu-central-1a/i-large{number}",
+        )
         fleet.nodes.append(large)
         for gpu in range(2):
             name = f"embed-{2 * number + gpu}"
@@ -155,9 +185,13 @@ def tables() -> dict[str, Any]:
     """What AWS says of prices."""
     offers = [
         {"instance_type": name, "region": "eu-central-1", "amount": amount, "since": "2026-09-01T00:00:00Z"}
-        for name, amount in (("g5.12xlarge", "7.0910000000"), ("p5.4xlarge", "8.6007"), ("g5.xlarge", "1.2580"),
-                             ("p5.48xlarge", "69.31"))
-    ]  # fmt: skip
+        for name, amount in (
+            ("g5.12xlarge", "7.0910000000"),
+            ("p5.4xlarge", "8.6007"),
+            ("g5.xlarge", "1.2580"),
+            ("p5.48xlarge", "69.31"),
+        )
+    ]
     spot = [
         ["g5.xlarge", "eu-central-1a", "Linux/UNIX", text(MONDAY + day * DAY - 20 * DAY), f"0.{4000 + 37 * day % 900}"]
         for day in range(0, 48, 2)
@@ -170,12 +204,21 @@ ALERTS: dict[str, Any] = {
     "time_zone": "Europe/Berlin",
     "rules": [
         {"rule": "waste", "name": "waste", "waste_usd_per_hour": 1, "waste_percent": 50, "for_hours": 2},
-        {"rule": "waste", "name": "waste-by-night", "waste_usd_per_hour": 2, "waste_percent": 20,
-         "quiet_hours": {"from": "20:00", "to": "07:00", "weekends": True}},
+        {
+            "rule": "waste",
+            "name": "waste-by-night",
+            "waste_usd_per_hour": 2,
+            "waste_percent": 20,
+            "quiet_hours": {"from": "20:00", "to": "07:00", "weekends": True},
+        },
         {"rule": "idle-workload", "utilization_percent": 2, "for_hours": 3, "scope": {"namespaces": ["vision-*"]}},
         {"rule": "unallocated", "usd_per_hour": 2, "for_hours": 2},
-        {"rule": "budget", "monthly_usd": 9000, "percents": [10, 50, 90],
-         "overrides": [{"business_unit": "speech", "monthly_usd": 12000, "quarterly_usd": 40000}]},
+        {
+            "rule": "budget",
+            "monthly_usd": 9000,
+            "percents": [10, 50, 90],
+            "overrides": [{"business_unit": "speech", "monthly_usd": 12000, "quarterly_usd": 40000}],
+        },
         {"rule": "spend-change", "percent": 3, "usd": 2, "weeks": 2},
         {"rule": "data", "overdue_hours": 1, "coverage": 0.9, "price_age_hours": 30},
         {"rule": "digest", "name": "weekly", "every": "week", "at": "08:00"},
@@ -188,7 +231,7 @@ ALERTS: dict[str, Any] = {
         {"type": "alertmanager", "name": "sre", "url": "{outside}/alertmanager/sre", "secret": "gpucost/token"},
     ],
     "repeat_hours": 24,
-}  # fmt: skip
+}
 RATES = [
     {"instance_type": "g5.xlarge", "capacity_type": "reserved", "node_hourly_usd": 0.79},
     {"instance_type": "g5.*", "capacity_type": "reserved", "percent_of_on_demand": 60},
@@ -264,11 +307,32 @@ def inputs() -> dict[str, Any]:
     script.command("backfill", "--from", text(ODD - HOUR), "--to", text(ODD + 2 * HOUR), "--no-wait")
     script.deliver()
     script.add("a malformed message", "send", queue="hours", message={"version": 1, "kind": "nonsense"})
-    script.add("an alert of AMP", "publish", message={"kind": "amp-alerts", "alerts": [
-        {"status": "firing", "startsAt": text(end), "annotations": {"summary": "at 93% of its limit"},
-         "labels": {"alertname": "GPUNodePoolNearLimit", "cluster": "prod", "nodepool": "solo", "severity": "warning"}},
-        {"status": "firing", "startsAt": text(end), "annotations": {}, "labels": {"alertname": "Elsewhere", "cluster": "x"}},
-    ]})  # fmt: skip
+    script.add(
+        "an alert of AMP",
+        "publish",
+        message={
+            "kind": "amp-alerts",
+            "alerts": [
+                {
+                    "status": "firing",
+                    "startsAt": text(end),
+                    "annotations": {"summary": "at 93% of its limit"},
+                    "labels": {
+                        "alertname": "GPUNodePoolNearLimit",
+                        "cluster": "prod",
+                        "nodepool": "solo",
+                        "severity": "warning",
+                    },
+                },
+                {
+                    "status": "firing",
+                    "startsAt": text(end),
+                    "annotations": {},
+                    "labels": {"alertname": "Elsewhere", "cluster": "x"},
+                },
+            ],
+        },
+    )
     script.deliver()
     for hour in (1, 2, 3, 4):
         script.tick(end + hour * HOUR)
@@ -277,11 +341,26 @@ def inputs() -> dict[str, Any]:
             script.command("hours", "redrive", "--dry-run")
             script.add("dead letters", "dead letters")
         if hour == 3:
-            script.add("an alert of AMP is over", "publish", message={"kind": "amp-alerts", "alerts": [
-                {"status": "resolved", "startsAt": text(end), "annotations": {},
-                 "labels": {"alertname": "GPUNodePoolNearLimit", "cluster": "prod", "nodepool": "solo"}}]})  # fmt: skip
-            script.command("alerts", "acknowledge", "${" + f"admin: /v1/alerts?start={text(end - DAY)}&end={text(end + DAY)}"
-                           + "|active.0.id}")  # fmt: skip
+            script.add(
+                "an alert of AMP is over",
+                "publish",
+                message={
+                    "kind": "amp-alerts",
+                    "alerts": [
+                        {
+                            "status": "resolved",
+                            "startsAt": text(end),
+                            "annotations": {},
+                            "labels": {"alertname": "GPUNodePoolNearLimit", "cluster": "prod", "nodepool": "solo"},
+                        }
+                    ],
+                },
+            )
+            script.command(
+                "alerts",
+                "acknowledge",
+                "${" + f"admin: /v1/alerts?start={text(end - DAY)}&end={text(end + DAY)}" + "|active.0.id}",
+            )
     last = end + 4 * HOUR
     script.now = last + timedelta(minutes=30)
     script.invoke("recommend", scheduled_time=text(script.now))
@@ -320,8 +399,17 @@ def inputs() -> dict[str, Any]:
         "20",
         form="json",
     )
-    script.command("alerts", "replay", "--from", text(last - 5 * DAY), "--to", text(last), "--settings",
-                   "{file:new.json}", files={"new.json": document()})  # fmt: skip
+    script.command(
+        "alerts",
+        "replay",
+        "--from",
+        text(last - 5 * DAY),
+        "--to",
+        text(last),
+        "--settings",
+        "{file:new.json}",
+        files={"new.json": document()},
+    )
     script.command("months", "close", "--month", "2026-10", "--force")
     script.command("report", "--api", "{outside}/api", "--window", "lastmonth", "--granularity", "week", form="json")
     return {

@@ -59,9 +59,12 @@ def fleets() -> list[Scenario]:
     )
     joins = until + 10
     again = _node(
-        "spot-2", "a10g-one", whole_gpus_geometry("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),
+        "spot-2",
+        "a10g-one",
+        whole_gpus_geometry("a10g-one", (joins + 2, 1e6)),
+        _labels("spot", "spot", "eu-central-1b"),
         lifetime=(joins, 1e6),
-    )  # fmt: skip
+    )
     reserved = {"karpenter_k8s_aws_capacity_reservation_id": BLOCK}
     blocks = [
         _node(f"block-{i}", "h100", whole_gpus_geometry("h100"), _labels("block", "reserved", **reserved))
@@ -73,24 +76,101 @@ def fleets() -> list[Scenario]:
     shared = _node("shared-1", "t4", time_sliced_geometry("t4", 4), _labels("shared", "on-demand"))
     team = {"label_team": "vision", "label_app": "detect"}
     pods = [
-        Pod("chat-0", general, [0], ((-1e6, "0.5"),), namespace="chat", owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat"))),
-        Pod("chat-1", general, [1], ((-1e6, "0.2"), (200, "0.9")), namespace="chat", owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat"))),
-        Pod("train-0", general, [2], ((-1e6, "0.85"),), namespace="research-nlp", owners=(("PyTorchJob", "train"),), bound_at=-20, running_at=4, finished_at=60 * 9 + 13, deleted_at=60 * 10),
+        Pod(
+            "chat-0",
+            general,
+            [0],
+            ((-1e6, "0.5"),),
+            namespace="chat",
+            owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat")),
+        ),
+        Pod(
+            "chat-1",
+            general,
+            [1],
+            ((-1e6, "0.2"), (200, "0.9")),
+            namespace="chat",
+            owners=(("ReplicaSet", "chat-1"), ("Deployment", "chat")),
+        ),
+        Pod(
+            "train-0",
+            general,
+            [2],
+            ((-1e6, "0.85"),),
+            namespace="research-nlp",
+            owners=(("PyTorchJob", "train"),),
+            bound_at=-20,
+            running_at=4,
+            finished_at=60 * 9 + 13,
+            deleted_at=60 * 10,
+        ),
         Pod("bench", planned, [0], ((-1e6, "0.33"),), namespace="research-vision", bound_at=90),
         Pod("probe", planned, [1], ((-1e6, "0.01"),), namespace="gpu-operator", owners=(("DaemonSet", "probe"),)),
-        Pod("render-0", spot, [0], ((-1e6, "0.7"),), namespace="render", owners=(("Job", "render"),), deleted_at=until + 3),
-        Pod("render-1", again, [0], ((-1e6, "0.75"),), namespace="render", owners=(("Job", "render"),), bound_at=joins + 4),
-        Pod("detect-0", blocks[0], range(6), ((-1e6, "0.91"),), namespace="common", requests={"main": {GPU: 6}}, labels=team, owners=(("StatefulSet", "detect"),)),
-        Pod("detect-1", blocks[1], range(8), ((-1e6, "0.4"), (400, "0.62")), namespace="common", requests={"main": {GPU: 8}}, labels=team, owners=(("StatefulSet", "detect"),)),
-        Pod("small-0", slices, [0], ((-1e6, "0.6"),), namespace="chat", requests={"main": {"nvidia_com_mig_2g_20gb": 1}}),
-        Pod("small-1", slices, [1], ((-1e6, "0.3"),), namespace="moving", requests={"main": {"nvidia_com_mig_2g_20gb": 1}}, bound_at=70, deleted_at=600),
-        *(Pod(f"shared-{i}", shared, [0], ((-1e6, use),), namespace=space) for i, (use, space) in enumerate((("0.2", "research-nlp"), ("0.15", "chat"), ("0.05", "monitoring")))),
-    ]  # fmt: skip
+        Pod(
+            "render-0",
+            spot,
+            [0],
+            ((-1e6, "0.7"),),
+            namespace="render",
+            owners=(("Job", "render"),),
+            deleted_at=until + 3,
+        ),
+        Pod(
+            "render-1",
+            again,
+            [0],
+            ((-1e6, "0.75"),),
+            namespace="render",
+            owners=(("Job", "render"),),
+            bound_at=joins + 4,
+        ),
+        Pod(
+            "detect-0",
+            blocks[0],
+            range(6),
+            ((-1e6, "0.91"),),
+            namespace="common",
+            requests={"main": {GPU: 6}},
+            labels=team,
+            owners=(("StatefulSet", "detect"),),
+        ),
+        Pod(
+            "detect-1",
+            blocks[1],
+            range(8),
+            ((-1e6, "0.4"), (400, "0.62")),
+            namespace="common",
+            requests={"main": {GPU: 8}},
+            labels=team,
+            owners=(("StatefulSet", "detect"),),
+        ),
+        Pod(
+            "small-0", slices, [0], ((-1e6, "0.6"),), namespace="chat", requests={"main": {"nvidia_com_mig_2g_20gb": 1}}
+        ),
+        Pod(
+            "small-1",
+            slices,
+            [1],
+            ((-1e6, "0.3"),),
+            namespace="moving",
+            requests={"main": {"nvidia_com_mig_2g_20gb": 1}},
+            bound_at=70,
+            deleted_at=600,
+        ),
+        *(
+            Pod(f"shared-{i}", shared, [0], ((-1e6, use),), namespace=space)
+            for i, (use, space) in enumerate((("0.2", "research-nlp"), ("0.15", "chat"), ("0.05", "monitoring")))
+        ),
+    ]
     west = Scenario(
-        "west", [general, planned, spot, again, *blocks, slices, shared], pods, start=-80, end=60 * HOURS + 30,
+        "west",
+        [general, planned, spot, again, *blocks, slices, shared],
+        pods,
+        start=-80,
+        end=60 * HOURS + 30,
         namespace_labels={"chat": {"label_cost_center": "cc-7"}, "render": {"label_cost_center": "cc-9"}},
         ksm=[KubeStateMetrics(pod_times=True)],
-    )  # fmt: skip
+    )
     labels = {**_labels("lab", "on-demand")}
     bench = gpu_node(
         "bench-1",
@@ -116,9 +196,14 @@ def tables() -> dict[str, Any]:
     spot += [["g5.xlarge", "eu-central-1a", "Linux/UNIX", text(BASE - 50 * HOUR), "0.3333"]]
     offers = [
         {"instance_type": name, "region": "eu-central-1", "amount": amount, "since": "2026-10-01T00:00:00Z"}
-        for name, amount in (("g5.12xlarge", "7.0910000000"), ("p5.4xlarge", "8.6007"), ("g4dn.xlarge", "0.6580000000"),
-                             ("p5.48xlarge", "69.31"), ("g5.xlarge", "1.2580"))
-    ]  # fmt: skip
+        for name, amount in (
+            ("g5.12xlarge", "7.0910000000"),
+            ("p5.4xlarge", "8.6007"),
+            ("g4dn.xlarge", "0.6580000000"),
+            ("p5.48xlarge", "69.31"),
+            ("g5.xlarge", "1.2580"),
+        )
+    ]
     shapes = {
         "g6.xlarge": {"gpus": 1, "vcpus": 4, "mib": 16384},
         "g5.12xlarge": {"gpus": 4, "vcpus": 48, "mib": 196608},
@@ -169,9 +254,16 @@ LATER_UNITS: list[dict[str, Any]] = [
     {"name": "platform", "namespaces": ["gpu-operator", "monitoring"], "distribute": "proportional"},
 ]
 BLOCKS = [
-    {"reservation_id": BLOCK, "instance_type": "p5.48xlarge", "instances": 3, "fee_usd": 5437.44, "cluster": "west",
-     "from": text(BASE - 8 * HOUR), "until": text(BASE + 12 * HOUR)},
-]  # fmt: skip
+    {
+        "reservation_id": BLOCK,
+        "instance_type": "p5.48xlarge",
+        "instances": 3,
+        "fee_usd": 5437.44,
+        "cluster": "west",
+        "from": text(BASE - 8 * HOUR),
+        "until": text(BASE + 12 * HOUR),
+    }
+]
 CUR = {"database": "billing", "table": "bill", "amount": "amortized", "unused_commitments_to": "west"}
 
 
@@ -214,12 +306,50 @@ def inputs() -> dict[str, Any]:
     for number in range(1, 5):
         hourly(BASE + number * HOUR)
     look("")
-    script.command("prices", "set", "--match", "instance_type=g6.*", "--match", "cluster=lab", "--amount", "0.8048",
-                   "--unit", "node-hour", "--from", text(BASE + HOUR), "--reason", "list price of the lab")  # fmt: skip
-    script.command("prices", "set", "--match", "node=general-2", "--amount", "1.25", "--unit", "gpu-hour",
-                   "--from", text(BASE + HOUR), "--to", text(BASE + 3 * HOUR), "--reason", "agreed")  # fmt: skip
-    script.command("prices", "set", "--match", "instance_type=g4dn.xlarge", "--amount", "0.65", "--unit",
-                   "of-on-demand", "--reason", "discount")  # fmt: skip
+    script.command(
+        "prices",
+        "set",
+        "--match",
+        "instance_type=g6.*",
+        "--match",
+        "cluster=lab",
+        "--amount",
+        "0.8048",
+        "--unit",
+        "node-hour",
+        "--from",
+        text(BASE + HOUR),
+        "--reason",
+        "list price of the lab",
+    )
+    script.command(
+        "prices",
+        "set",
+        "--match",
+        "node=general-2",
+        "--amount",
+        "1.25",
+        "--unit",
+        "gpu-hour",
+        "--from",
+        text(BASE + HOUR),
+        "--to",
+        text(BASE + 3 * HOUR),
+        "--reason",
+        "agreed",
+    )
+    script.command(
+        "prices",
+        "set",
+        "--match",
+        "instance_type=g4dn.xlarge",
+        "--amount",
+        "0.65",
+        "--unit",
+        "of-on-demand",
+        "--reason",
+        "discount",
+    )
     hourly(BASE + 5 * HOUR)
     look("lab")
     changed = tables()
@@ -227,19 +357,39 @@ def inputs() -> dict[str, Any]:
     script.add("a spot price of the past comes late", "prices", tables=changed)
     hourly(BASE + 6 * HOUR)
     script.command("prices", "list", "--from", text(BASE), "--to", text(BASE + 6 * HOUR), form="json")
-    script.command("prices", "drop", "${gpucost prices list --from " + f"{text(BASE)} --to {text(BASE + 6 * HOUR)}"
-                   + "|prices.[reason=agreed].id}", "--at", text(BASE + 2 * HOUR), "--reason", "typo")  # fmt: skip
+    script.command(
+        "prices",
+        "drop",
+        "${gpucost prices list --from " + f"{text(BASE)} --to {text(BASE + 6 * HOUR)}" + "|prices.[reason=agreed].id}",
+        "--at",
+        text(BASE + 2 * HOUR),
+        "--reason",
+        "typo",
+    )
     hourly(BASE + 7 * HOUR)
     look("west")
     for split in ("scad", "opencost", "datadog", {"gpu": 9, "vcpu": 0.9, "gib": 0.1}):
         script.now += timedelta(minutes=2)
-        script.settings(document(
-            sources, pricing={"split": split, "discounts": [{"percent": 12, "instance_type": "g5.*"}]},
-            business_units=LATER_UNITS,
-        ))  # fmt: skip
+        script.settings(
+            document(
+                sources,
+                pricing={"split": split, "discounts": [{"percent": 12, "instance_type": "g5.*"}]},
+                business_units=LATER_UNITS,
+            )
+        )
         script.now += timedelta(minutes=2)
-        script.command("hours", "restate", "--from", text(BASE), "--to", text(BASE + 4 * HOUR), "--settings", "current",
-                       "--reason", f"split by {split if isinstance(split, str) else 'own weights'}")  # fmt: skip
+        script.command(
+            "hours",
+            "restate",
+            "--from",
+            text(BASE),
+            "--to",
+            text(BASE + 4 * HOUR),
+            "--settings",
+            "current",
+            "--reason",
+            f"split by {split if isinstance(split, str) else 'own weights'}",
+        )
         script.deliver()
         look("west")
     script.command("hours", "compare-splits", "--from", text(BASE), "--to", text(BASE + 6 * HOUR), form="json")
@@ -279,13 +429,25 @@ def inputs() -> dict[str, Any]:
     look("")
     script.command("prices", "changes", "--from", "2026-10-20T00:00:00Z", form="json")
     script.command("prices", "changes", form="csv")
-    script.ask("/allocation/compute", {"window": f"{text(BASE)},{text(END)}", "aggregate": "cluster,namespace",
-                                       "includeIdle": "true", "accumulate": "true"})  # fmt: skip
+    script.ask(
+        "/allocation/compute",
+        {
+            "window": f"{text(BASE)},{text(END)}",
+            "aggregate": "cluster,namespace",
+            "includeIdle": "true",
+            "accumulate": "true",
+        },
+    )
     return {
         "parameters": {
-            "SpotPrices": "true", "OnDemandPrices": "true", "BillPrices": "true", "BillDatabase": "billing",
-            "BillBucket": "billing-bucket", "BillResultsBucket": "billing-results", "BillingAccountId": "999988887777",
+            "SpotPrices": "true",
+            "OnDemandPrices": "true",
+            "BillPrices": "true",
+            "BillDatabase": "billing",
+            "BillBucket": "billing-bucket",
+            "BillResultsBucket": "billing-results",
+            "BillingAccountId": "999988887777",
         },
         "callers": CALLERS,
         "steps": script.steps,
-    }  # fmt: skip
+    }

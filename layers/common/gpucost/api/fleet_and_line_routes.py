@@ -106,8 +106,12 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         before = fields_before_rows(report, granularity=report.query.granularity)
         return json_response({**before, "rows": [_fleet_period(*row) for row in rows], **fields_after_rows(report)})
 
-    @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
-             responses=describe_responses(LinesResponse))  # fmt: skip
+    @app.get(
+        "/v1/lines",
+        summary="Lines: single pods in single hours",
+        tags=["reports"],
+        responses=describe_responses(LinesResponse),
+    )
     @open_to("bu")
     @parameters.with_filters(*LINE_FILTERS)
     def lines(

@@ -109,17 +109,29 @@ def _rows_response(period: Period, rows: list[Any], row_fields: Callable[[Any], 
 def _pool_row(row: PoolRow) -> dict[str, Any]:
     pool = row.limit
     return {
-        "cluster": row.cluster, "hour": row.hour, "node_pool": pool.node_pool, "resource": pool.resource,
-        "used": pool.used, "limit": pool.limit, "percent": _percent(pool.used, pool.limit),
-    }  # fmt: skip
+        "cluster": row.cluster,
+        "hour": row.hour,
+        "node_pool": pool.node_pool,
+        "resource": pool.resource,
+        "used": pool.used,
+        "limit": pool.limit,
+        "percent": _percent(pool.used, pool.limit),
+    }
 
 
 def _quota_row(row: QuotaRow) -> dict[str, Any]:
     quota = row.quota
     return {
-        "cluster": row.cluster, "hour": row.hour, "namespace": quota.namespace, "quota": quota.name,
-        "resource": quota.resource, "hard": quota.hard, "requested": quota.used, "held": row.held, "used": row.used,
-    }  # fmt: skip
+        "cluster": row.cluster,
+        "hour": row.hour,
+        "namespace": quota.namespace,
+        "quota": quota.name,
+        "resource": quota.resource,
+        "hard": quota.hard,
+        "requested": quota.used,
+        "held": row.held,
+        "used": row.used,
+    }
 
 
 def _percent(used: Decimal | None, limit: Decimal | None) -> Decimal | None:

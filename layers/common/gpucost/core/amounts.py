@@ -425,8 +425,7 @@ class CapacityCosts(Amounts, frozen=True, gc=False):
         int, AmountField("GPU-hours whose energy was measured, held or not", needs="energy")
     ] = 0
     device_co2e_kg: Annotated[
-        int,
-        AmountField("Location-based emissions of the energy of all GPUs, in kg CO2e", needs="emission factor"),
+        int, AmountField("Location-based emissions of the energy of all GPUs, in kg CO2e", needs="emission factor")
     ] = 0
     idle_co2e_kg: Annotated[
         int, AmountField("Location-based emissions of the idle energy, in kg CO2e", needs="emission factor")

@@ -18,10 +18,7 @@ from gpucost.reports.access import AccessPolicy
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 _ROLE_ATTRIBUTE = "_open_to"
-_DENIALS = {
-    "viewer": "covers all business units and needs the role viewer or admin",
-    "admin": "needs the role admin",
-}
+_DENIALS = {"viewer": "covers all business units and needs the role viewer or admin", "admin": "needs the role admin"}
 
 
 def open_to(role: RequiredRole) -> Callable[[Route], Route]:

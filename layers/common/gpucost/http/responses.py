@@ -23,16 +23,10 @@ def describe_responses(
         int(status): {"description": text, "content": {PROBLEM_JSON: {"model": schemas.Problem}}}
         for status, text in (
             (HTTPStatus.BAD_REQUEST, "A parameter is wrong. The problem document names it and says what is allowed"),
-            (
-                HTTPStatus.FORBIDDEN,
-                "The caller's roles do not allow this. The problem document names the role",
-            ),
+            (HTTPStatus.FORBIDDEN, "The caller's roles do not allow this. The problem document names the role"),
             *([(HTTPStatus.NOT_FOUND, "The resource does not exist")] if can_be_missing else []),
             (HTTPStatus.BAD_GATEWAY, "The database did not respond. Try again"),
-            (
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "There are no settings yet. Run gpucost settings push",
-            ),
+            (HTTPStatus.SERVICE_UNAVAILABLE, "There are no settings yet. Run gpucost settings push"),
         )
     }
     return {int(HTTPStatus.OK): describe_ok_response(model, extra_content), **errors}

@@ -102,13 +102,7 @@ class Backfill:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        queue: MessageBus,
-        clusters: Sequence[str],
-        start: datetime,
-        end: datetime,
-        clock: Clock,
+        self, ledger: Ledger, queue: MessageBus, clusters: Sequence[str], start: datetime, end: datetime, clock: Clock
     ) -> None:
         self._ledger = ledger
         self._queue = queue
@@ -141,9 +135,12 @@ class Backfill:
             messages: list[HoursDue] = []
             for portion in (group for hours in reversed(days) for group in split_hours(hours, versions)):
                 messages += due_messages(
-                    cluster, portion, settings_version=settings_version, origin="backfill",
+                    cluster,
+                    portion,
+                    settings_version=settings_version,
+                    origin="backfill",
                     correlation_id=correlation_id,
-                )  # fmt: skip
+                )
             self._queue.send_due(messages)
             self._sent += messages
             sent += len(missing)

@@ -90,14 +90,19 @@ class DispatchService:
             try:
                 due = self._due_hours(cluster, reach, tick.scheduled_time, closed)
                 for origin, hours_of_origin in due.by_origin.items():
-                    self._bus.send_due([
-                        message
-                        for hours in split_hours(hours_of_origin, due.previous_manifests)
-                        for message in due_messages(
-                            cluster.name, hours, settings_version=cluster.settings_version, origin=origin,
-                            correlation_id=correlation_id,
-                        )
-                    ])  # fmt: skip
+                    self._bus.send_due(
+                        [
+                            message
+                            for hours in split_hours(hours_of_origin, due.previous_manifests)
+                            for message in due_messages(
+                                cluster.name,
+                                hours,
+                                settings_version=cluster.settings_version,
+                                origin=origin,
+                                correlation_id=correlation_id,
+                            )
+                        ]
+                    )
             except SourceError as error:  # a failing cluster delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue

@@ -87,12 +87,7 @@ class MonthService:
     """Closes months, reopens them, and compares them with their adjustments."""
 
     def __init__(
-        self,
-        settings_store: SettingsStore,
-        ledger: Ledger,
-        months: HourVersions,
-        rollups: Rollups,
-        clock: Clock,
+        self, settings_store: SettingsStore, ledger: Ledger, months: HourVersions, rollups: Rollups, clock: Clock
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger

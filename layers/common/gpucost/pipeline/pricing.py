@@ -56,9 +56,7 @@ class Pricer:
 
 
 def pricing_of(
-    settings: CoreSettings,
-    fetched: Iterable[Price] = (),
-    shapes: Mapping[str, InstanceShape] | None = None,
+    settings: CoreSettings, fetched: Iterable[Price] = (), shapes: Mapping[str, InstanceShape] | None = None
 ) -> Pricing:
     """Collect all prices except the bill.
 

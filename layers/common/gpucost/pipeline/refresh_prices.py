@@ -257,11 +257,7 @@ class PriceRefreshService:
 
 
 def _spot_requests(
-    stored: Iterable[Price],
-    region: str,
-    types: Collection[str],
-    systems: Collection[OperatingSystem],
-    now: datetime,
+    stored: Iterable[Price], region: str, types: Collection[str], systems: Collection[OperatingSystem], now: datetime
 ) -> list[tuple[datetime, set[str]]]:
     """Return which instance types' spot prices to fetch together, and from when on.
 

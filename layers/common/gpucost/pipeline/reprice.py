@@ -119,6 +119,7 @@ def restate_messages(
 def _matching_clusters(change: PriceChange, clusters: Iterable[str]) -> list[str]:
     patterns = change.applies_to.get("cluster")
     return [
-        cluster for cluster in clusters
+        cluster
+        for cluster in clusters
         if patterns is None or any(fnmatchcase(cluster, pattern) for pattern in patterns)
-    ]  # fmt: skip
+    ]

@@ -99,11 +99,7 @@ class LimitReports:
 
     def _read_limits(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
         period = parse_period(
-            parameters.start,
-            parameters.end,
-            parameters.window,
-            self._clock(),
-            published_until=self._published_until,
+            parameters.start, parameters.end, parameters.window, self._clock(), published_until=self._published_until
         )
         if period.hours() > MAX_LINE_HOURS:
             raise ParameterError(

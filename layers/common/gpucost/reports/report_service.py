@@ -385,11 +385,7 @@ class ReportService:
 
     def _period(self, parameters: QueryParameters) -> Period:
         return parse_period(
-            parameters.start,
-            parameters.end,
-            parameters.window,
-            self._clock(),
-            published_until=self._published_until,
+            parameters.start, parameters.end, parameters.window, self._clock(), published_until=self._published_until
         )
 
     def _period_and_clusters(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[str]]:

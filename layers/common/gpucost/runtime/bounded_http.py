@@ -111,8 +111,9 @@ class BoundedHttp:
             if deadline.has_passed():
                 raise TimeoutError
             connection.response_class = lambda sock, **options: HTTPResponse(  # type: ignore[assignment]
-                _BoundedSocket(sock, deadline, limit), **options  # type: ignore[arg-type]
-            )  # fmt: skip
+                _BoundedSocket(sock, deadline, limit),  # type: ignore[arg-type]
+                **options,
+            )
             response = connection.getresponse()
             is_success = response.status == HTTPStatus.OK
             body, is_whole = _read_body(response, limit if is_success else MAX_ERROR_BODY_BYTES)
@@ -141,9 +142,13 @@ class BoundedHttp:
         if scheme != "https":
             return HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
         return HTTPSConnection(
-            host, port, timeout=CONNECT_TIMEOUT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where(),
+            host,
+            port,
+            timeout=CONNECT_TIMEOUT_SECONDS,
+            cert_reqs="CERT_REQUIRED",
+            ca_certs=certifi.where(),
             ca_cert_data=self._ca_certificates,
-        )  # fmt: skip
+        )
 
 
 def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = None) -> HttpResponse:

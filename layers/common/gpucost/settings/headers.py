@@ -10,10 +10,21 @@ from gpucost.settings.section import matching_pattern
 _SECRET_WORDS = frozenset(("apikey", "auth", "cookie", "credential", "key", "password", "secret", "session", "token"))
 _RESERVED_HEADERS = frozenset(
     (
-        "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
-        "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
     )
-)  # fmt: skip
+)
 """Headers that the client itself sets, or that describe its connection."""
 
 

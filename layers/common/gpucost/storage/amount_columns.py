@@ -31,9 +31,7 @@ def pack_table(rows: Sequence[Row]) -> bytes:
     while columns and not any(columns[-1]):
         del columns[-1]
     head = json.dumps(
-        {"rows": len(rows), "texts": dictionaries, "amounts": len(columns)},
-        ensure_ascii=False,
-        separators=(",", ":"),
+        {"rows": len(rows), "texts": dictionaries, "amounts": len(columns)}, ensure_ascii=False, separators=(",", ":")
     ).encode()
     parts = [len(head).to_bytes(4, "big"), head]
     for column, texts in zip(keys, dictionaries, strict=True):

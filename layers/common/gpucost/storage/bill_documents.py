@@ -20,8 +20,12 @@ def bill_day_document(day: BillsOfDay) -> dict[str, Any]:
     for hour, bill in sorted(day.items()):
         for instance_id, billed in bill.instances.items():
             figures: tuple[Any, ...] = (
-                billed.amount, billed.currency, billed.billed_ms, int(billed.is_final), billed.unblended_amount,
-            )  # fmt: skip
+                billed.amount,
+                billed.currency,
+                billed.billed_ms,
+                int(billed.is_final),
+                billed.unblended_amount,
+            )
             if billed.is_block_fee:
                 figures += (1,)
             instances.setdefault(instance_id, {})[hour] = figures

@@ -56,13 +56,7 @@ def chunk_sort_key(sk: str, number: int) -> str:
     return f"{sk}#{number:02d}"
 
 
-def put_document(
-    table: Table,
-    items: Sequence[Item],
-    condition: Condition | None,
-    *,
-    previous_chunks: int = 1,
-) -> None:
+def put_document(table: Table, items: Sequence[Item], condition: Condition | None, *, previous_chunks: int = 1) -> None:
     """Write all of a document's items if a condition on its head holds.
 
     Args:

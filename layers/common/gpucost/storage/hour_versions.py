@@ -66,10 +66,7 @@ class HourVersions:
                 condition = _is_adjustment_of(replacing, current)
             else:
                 condition = _has_no_adjustment(current)
-            checks = [
-                (month, PRESENT),
-                (_key(replace(manifest, is_adjustment=False)), _is_current(current)),
-            ]
+            checks = [(month, PRESENT), (_key(replace(manifest, is_adjustment=False)), _is_current(current))]
             self._table.transact([({**item, "b4": {"S": _run_id(current)}}, condition)], checks=checks)
             return
         checks = [(month, MISSING)]

@@ -34,12 +34,14 @@ class LimitsStore:
         Raises:
             SourceError: the table failed, or the limits are too large for an item.
         """
-        chunk, *others = compressed_documents.pack({
-            "pools": [[pool.node_pool, pool.resource, pool.used, pool.limit] for pool in limits.pools],
-            "quotas": [
-                [quota.namespace, quota.name, quota.resource, quota.hard, quota.used] for quota in limits.quotas
-            ],
-        })  # fmt: skip
+        chunk, *others = compressed_documents.pack(
+            {
+                "pools": [[pool.node_pool, pool.resource, pool.used, pool.limit] for pool in limits.pools],
+                "quotas": [
+                    [quota.namespace, quota.name, quota.resource, quota.hard, quota.used] for quota in limits.quotas
+                ],
+            }
+        )
         if others:
             counts = f"{len(limits.pools)} pools and {len(limits.quotas)} quotas"
             raise SourceError(f"limits of {limits.cluster} {limits.hour} do not fit an item: {counts}")

@@ -32,15 +32,7 @@ from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.conditions import Between, Comparison, MissingOr, StartsWith
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
-from gpucost.storage.table import (
-    SCHEMA_VERSION,
-    Item,
-    check_schema_version,
-    integer,
-    key,
-    text,
-    verify_integrity,
-)
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text, verify_integrity
 
 BUCKETS = 16
 """Facts of a sixteenth of all business units are stored together: a month of one unit is one query of few items."""
@@ -133,9 +125,10 @@ class RollupStore:
         cluster, published = manifests[0].cluster, _manifests_by_day(manifests)
         heads = {_read_day(item): item for item in self._items(_heads_partition(cluster), manifests)}
         rolled_up = {
-            day for day, day_manifests in published.items()
+            day
+            for day, day_manifests in published.items()
             if day in heads and "f" in heads[day] and _stored_digests(heads[day]) == run_digests(day_manifests)
-        }  # fmt: skip
+        }
         rows: dict[datetime, dict[FactKey, Costs]] = {day: {} for day in rolled_up}
         filled: dict[datetime, set[int]] = {}
         buckets = range(BUCKETS) if business_unit is None else [_bucket(business_unit)]
@@ -366,11 +359,7 @@ def _day_items(summary: DaySummary, retention: Retention) -> list[Item]:
         {"t": {"S": compressed_documents.totals_text(summary.totals)}} if summary.totals else {}
     )
     head = _item(
-        _days_partition(summary.cluster),
-        _day_text(summary.start),
-        summary.manifests,
-        retention.days,
-        attributes,
+        _days_partition(summary.cluster), _day_text(summary.start), summary.manifests, retention.days, attributes
     )
     return chunked_documents.document_items(head, data, {"h": head["h"]})
 

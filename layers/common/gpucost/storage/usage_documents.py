@@ -23,13 +23,25 @@ from gpucost.core.metering.usage import Energy, NodeEnergy, NodeUsage, PodUsage,
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (
-    "name", "provider_id", "instance_type", "zone", "zone_id", "capacity_type", "node_pool", "gpu_model",
+    "name",
+    "provider_id",
+    "instance_type",
+    "zone",
+    "zone_id",
+    "capacity_type",
+    "node_pool",
+    "gpu_model",
     "physical_gpus",
-)  # fmt: skip
+)
 _NODE_AMOUNTS = (
-    "total_gpu_ms", "unallocated_gpu_ms", "not_ready_gpu_ms", "geometry_gpu_ms", "unhealthy_gpu_ms",
-    "unobserved_gpu_ms", "excess_gpu_ms",
-)  # fmt: skip
+    "total_gpu_ms",
+    "unallocated_gpu_ms",
+    "not_ready_gpu_ms",
+    "geometry_gpu_ms",
+    "unhealthy_gpu_ms",
+    "unobserved_gpu_ms",
+    "excess_gpu_ms",
+)
 _DOMAIN_AMOUNT = "domain_gpu_ms"
 """The last amount, which only documents of clusters with `nvlink_domains` have."""
 _pod_fields = attrgetter("namespace", "pod", "uid", "workload_kind", "workload")
@@ -45,11 +57,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
             facts.index_of(pod_usage.node),
             pod_usage.resource,
             pod_usage.units,
-            [
-                _fraction_text(pod_usage.share.gpus_per_unit),
-                pod_usage.share.source,
-                pod_usage.share.replicas,
-            ],
+            [_fraction_text(pod_usage.share.gpus_per_unit), pod_usage.share.source, pod_usage.share.replicas],
             *_bounds(pod_usage.held),
             *_bounds(pod_usage.running),
             pod_usage.last_sample_ms,

@@ -214,8 +214,10 @@ def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
     """By hand: pods hold five sevenths of a GPU on one of four nodes. The layout of the other GPUs does not matter."""
     pool = replace(SPREAD, min_nodes=4, packs_pods=True)
     tight = replace(pool, name="tight", instance_type="g5.12xlarge", gpus=4, min_nodes=1)
-    loads = [sim.Load(name, lambda _: 0.4, lambda _: 5, pool=node_pool, gpu_share=Decimal(1) / 7)
-             for name, node_pool in (("s", pool), ("t", tight))]  # fmt: skip
+    loads = [
+        sim.Load(name, lambda _: 0.4, lambda _: 5, pool=node_pool, gpu_share=Decimal(1) / 7)
+        for name, node_pool in (("s", pool), ("t", tight))
+    ]
     ((recommendation,), before) = recommended(loads)
     shrunk = [replace(load, pool=replace(load.pool, min_nodes=0)) for load in loads]
     after = sim.costs(list(sim.simulate(shrunk, HOURS)))[0]

@@ -34,20 +34,30 @@ HOURS = 192
 
 def test_gb200_geometry_uses_the_slice_names_of_a_single_driver() -> None:
     """It divides as the B200 does. 93 and 186 GB are in the MIG user guide; some drivers say 95 and 189."""
-    names = {"1g.45gb": "1g.47gb", "2g.45gb": "2g.47gb", "3g.90gb": "3g.93gb", "4g.90gb": "4g.93gb",
-             "7g.180gb": "7g.186gb"}  # fmt: skip
+    names = {
+        "1g.45gb": "1g.47gb",
+        "2g.45gb": "2g.47gb",
+        "3g.90gb": "3g.93gb",
+        "4g.90gb": "4g.93gb",
+        "7g.180gb": "7g.186gb",
+    }
     as_b200 = {
         tuple(sorted(names.get(profile, profile) for profile in geometry)) for geometry in geometries("NVIDIA B200")
     }
     assert set(geometries(GB200)) == as_b200
     assert len(as_b200) == 38
     assert [profile_share(profile, GB200) for profile in ("3g.93gb", "3g.95gb", "7g.186gb", "7g.189gb")] == [
-        Fraction(1, 2), Fraction(1, 2), 1, 1
-    ]  # fmt: skip
+        Fraction(1, 2),
+        Fraction(1, 2),
+        1,
+        1,
+    ]
     assert memory_gb(GB200) == 186
     pool = sim.Pool("gb", "p6e-gb200.36xlarge", 4, Decimal(64), model=GB200)
-    jobs = [sim.Load(f"j{number}", lambda _: 0.2, lambda _: 2, kind="Job", pool=pool, memory_gib=60.0)
-            for number in range(8)]  # fmt: skip
+    jobs = [
+        sim.Load(f"j{number}", lambda _: 0.2, lambda _: 2, kind="Job", pool=pool, memory_gib=60.0)
+        for number in range(8)
+    ]
     records = list(sim.simulate(jobs, HOURS))
     recommendations = review_cluster(look_back_of(records, sim.memory(jobs, HOURS)), sim.START, {}).recommendations
     (recommendation,) = [recommendation for recommendation in recommendations if recommendation.kind == "mig-geometry"]
@@ -62,13 +72,16 @@ def test_a100_has_the_38_geometries_that_nvidia_lists() -> None:
     assert len(a100_geometries) == len(geometries(H100)) == 38
     assert sum(sum(profile_share(profile, A100) or 0 for profile in geometry) > 1 for geometry in a100_geometries) == 18
     for geometry_in_guide in (
-        ("7g.40gb",), ("3g.20gb", "4g.20gb"), ("1g.5gb", "2g.10gb", "4g.20gb"), ("3g.20gb", "3g.20gb"),
-        ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"), ("1g.5gb", "2g.10gb", "2g.10gb", "2g.10gb"), ("1g.5gb",) * 7,
-    ):  # fmt: skip
+        ("7g.40gb",),
+        ("3g.20gb", "4g.20gb"),
+        ("1g.5gb", "2g.10gb", "4g.20gb"),
+        ("3g.20gb", "3g.20gb"),
+        ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"),
+        ("1g.5gb", "2g.10gb", "2g.10gb", "2g.10gb"),
+        ("1g.5gb",) * 7,
+    ):
         assert geometry_in_guide in a100_geometries
-    assert geometries(A30) == (
-        ("1g.6gb",) * 4, ("1g.6gb", "1g.6gb", "2g.12gb"), ("2g.12gb", "2g.12gb"), ("4g.24gb",)
-    )  # fmt: skip
+    assert geometries(A30) == (("1g.6gb",) * 4, ("1g.6gb", "1g.6gb", "2g.12gb"), ("2g.12gb", "2g.12gb"), ("4g.24gb",))
     assert geometries("NVIDIA A10G") == ()
 
 
@@ -152,11 +165,14 @@ def small_loads(seed: int, pool: sim.Pool, count: int) -> list[sim.Load]:
         by_day = rng.random() < 0.3
         loads.append(
             sim.Load(
-                f"small-{number}", lambda _, work=level * pods: work,  # type: ignore[misc]
+                f"small-{number}",
+                lambda _, work=level * pods: work,  # type: ignore[misc]
                 (lambda hour, pods=pods: pods if 8 <= hour % 24 < 20 else 1) if by_day else lambda _, pods=pods: pods,  # type: ignore[misc]
-                kind="Job", pool=pool, memory_gib=gib,
+                kind="Job",
+                pool=pool,
+                memory_gib=gib,
             )
-        )  # fmt: skip
+        )
     return [*loads, sim.Load("whole", lambda _: 1.2, lambda _: 2, pool=pool, memory_gib=30.0)]
 
 
@@ -169,8 +185,11 @@ def reviewed(loads: Sequence[sim.Load]) -> tuple[Review, float]:
 def pod_hours_waited(loads: Sequence[sim.Load], patch: str, content: Sequence[RecommendationContent]) -> int:
     """Pod-hours without a slice when the manifest is applied. Pods keep their slice as long as they run."""
     document = yaml.safe_load(patch)
-    counts = {line.split("mig.config=")[1].split()[0]: int(line.split()[1]) for line in patch.splitlines()
-              if "mig.config=" in line}  # fmt: skip
+    counts = {
+        line.split("mig.config=")[1].split()[0]: int(line.split()[1])
+        for line in patch.splitlines()
+        if "mig.config=" in line
+    }
     free: list[str] = []
     for layout, nodes in counts.items():
         for device in document["mig-configs"][layout]:

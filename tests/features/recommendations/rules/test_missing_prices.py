@@ -50,13 +50,13 @@ def without_price(
             for number, line in enumerate(record.lines)
         )
         nodes = tuple(
-            node if only_every_other and number % 2
+            node
+            if only_every_other and number % 2
             else structs.replace(
-                node, price_source="",
-                capacity=node.capacity - CapacityCosts(node_cost_usd=node.capacity.node_cost_usd),
+                node, price_source="", capacity=node.capacity - CapacityCosts(node_cost_usd=node.capacity.node_cost_usd)
             )
             for number, node in enumerate(record.nodes)
-        )  # fmt: skip
+        )
         changed.append(structs.replace(record, lines=lines, nodes=nodes))
     return changed
 
@@ -113,8 +113,9 @@ def test_more_than_a_tenth_unpriced_gives_no_recommendation(records: list[HourRe
     assert not review.recommendations
     (old,) = [assessment for assessment in review.assessments if assessment.subject.workload == "old"]
     assert (old.finding, old.reason) == (
-        "unknown", "89.9% of its hours are completely priced; a recommendation needs 90%"
-    )  # fmt: skip
+        "unknown",
+        "89.9% of its hours are completely priced; a recommendation needs 90%",
+    )
 
 
 def test_short_lived_pool_without_any_price_lacks_prices() -> None:

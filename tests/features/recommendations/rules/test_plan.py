@@ -45,9 +45,15 @@ def random_pool(number: int, rng: random.Random) -> tuple[list[sim.Load], Waits]
     gpus = rng.choice((1, 8, 8))
     unit = f"unit{number}"
     pool = sim.Pool(
-        f"pool{number}", "p5.48xlarge" if gpus == 8 else "p5.4xlarge", gpus, Decimal(rng.randint(3, 9) * gpus),
-        model=H100, packs_pods=rng.random() < 0.4, min_nodes=rng.randint(0, 4), repacks_hourly=rng.random() < 0.2,
-    )  # fmt: skip
+        f"pool{number}",
+        "p5.48xlarge" if gpus == 8 else "p5.4xlarge",
+        gpus,
+        Decimal(rng.randint(3, 9) * gpus),
+        model=H100,
+        packs_pods=rng.random() < 0.4,
+        min_nodes=rng.randint(0, 4),
+        repacks_hourly=rng.random() < 0.2,
+    )
     loads = []
     for index, kind in enumerate(rng.sample(("idle", "low", "day", "busy", "job", "small", "night", "slack"), 4)):
         count = rng.randint(1, 4)
@@ -65,10 +71,16 @@ def random_pool(number: int, rng: random.Random) -> tuple[list[sim.Load], Waits]
 
         loads.append(
             sim.Load(
-                f"{unit}-{kind}{index}", work, pods, kind="Job" if kind in {"job", "small"} else "Deployment",
-                gpus=per_pod, pool=pool, unit=unit, memory_gib=rng.choice((3.0, 8.0, 60.0, None)),
+                f"{unit}-{kind}{index}",
+                work,
+                pods,
+                kind="Job" if kind in {"job", "small"} else "Deployment",
+                gpus=per_pod,
+                pool=pool,
+                unit=unit,
+                memory_gib=rng.choice((3.0, 8.0, 60.0, None)),
             )
-        )  # fmt: skip
+        )
     waits = []
     late_pods, waited = rng.choice(((1, 3), (30, 22)))
     for day in rng.sample(range(29), rng.choice((0, 2, 24))):
@@ -181,9 +193,15 @@ def test_replayed_plan_of_the_demo_saves_the_total(cluster: str, offers: Mapping
 
 
 def change(
-    kind: str, usd: int, *, worth: int | None = None, name: str = "", pools: tuple[tuple[str, str], ...] = (),
-    part_of: str = "", resource: str = "",
-) -> RecommendationContent:  # fmt: skip
+    kind: str,
+    usd: int,
+    *,
+    worth: int | None = None,
+    name: str = "",
+    pools: tuple[tuple[str, str], ...] = (),
+    part_of: str = "",
+    resource: str = "",
+) -> RecommendationContent:
     """A change of pool `gpu`, or of a workload."""
     about = (
         RecommendationSubject("demo", "research", "ns", "Deployment", name)
@@ -192,9 +210,15 @@ def change(
     )
     saving = replace(PROPOSED.saving, usd=Decimal(usd))
     return replace(
-        PROPOSED, kind=kind, subject=about, saving=saving, pools=pools, part_of=part_of,  # type: ignore[arg-type]
-        worth_usd=None if worth is None else Decimal(worth), recommended_gpus=Decimal(3 if usd < 0 else 1),
-    )  # fmt: skip
+        PROPOSED,
+        kind=kind,  # type: ignore[arg-type]
+        subject=about,
+        saving=saving,
+        pools=pools,
+        part_of=part_of,
+        worth_usd=None if worth is None else Decimal(worth),
+        recommended_gpus=Decimal(3 if usd < 0 else 1),
+    )
 
 
 def offers(*contents: RecommendationContent) -> dict[str, tuple[str | None, str]]:

@@ -68,8 +68,14 @@ def small(name: str, profile: str, pods: int, pool: sim.Pool, *, by_day: bool, *
         return pods if not by_day or 8 <= hour % 24 < 20 else 1
 
     return sim.Load(
-        name, lambda hour: level * pod_count(hour), pod_count, kind="Job", pool=pool, memory_gib=gib, **more  # type: ignore[arg-type]
-    )  # fmt: skip
+        name,
+        lambda hour: level * pod_count(hour),
+        pod_count,
+        kind="Job",
+        pool=pool,
+        memory_gib=gib,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 PATTERNS = ("fits", "whole", "fits", "unobserved", "full", "other model", "single")
@@ -88,9 +94,10 @@ def mig_pools(seed: int, count: int) -> list[tuple[list[sim.Load], dict[str, str
         for index in range(1 if pattern == "single" else rng.randint(3, 5)):
             name, profile = f"{pool.name}-{index}", rng.choice(list(WORK))
             changes: dict[str, dict[str, object]] = {
-                "unobserved": {"memory_gib": None}, "full": {"memory_gib": 75.0},
+                "unobserved": {"memory_gib": None},
+                "full": {"memory_gib": 75.0},
                 "whole": {"work": lambda _: 0.65},
-            }  # fmt: skip
+            }
             change = changes.get(pattern, {})
             pods = 1 if pattern in {"single", "whole"} else rng.randint(1, 3)
             # Together, these pods need more than an A10G has; test_sharing.py covers sharing.
@@ -193,9 +200,15 @@ def consolidation_pools(seed: int, count: int) -> list[list[sim.Load]]:
                 pods = rng.randint(1, 3)
                 name = f"{pool.name}-{gpus}"
                 loads.append(
-                    sim.Load(name, lambda _, pods=pods: pods * 1.2, lambda _, pods=pods: pods, gpus=gpus,  # type: ignore[misc]
-                             kind="Job", pool=pool)
-                )  # fmt: skip
+                    sim.Load(
+                        name,
+                        lambda _, pods=pods: pods * 1.2,  # type: ignore[misc]
+                        lambda _, pods=pods: pods,  # type: ignore[misc]
+                        gpus=gpus,
+                        kind="Job",
+                        pool=pool,
+                    )
+                )
         if pattern == "slices":  # pods go to the fullest node, so empty nodes can be removed
             pool = replace(pool, packs_pods=True)
             loads = [replace(load, gpu_share=Decimal(1) / 7, gpus=1, pool=pool) for load in loads]

@@ -40,13 +40,17 @@ def fleet() -> Iterator[sim.Load]:
     for number in range(9):
         yield sim.Load(
             f"{LONG}-m{number}", lambda _: 0.12, lambda _: 2, pool=mig, kind="Job", memory_gib=3 + 3 * (number % 3)
-        )  # fmt: skip
+        )
     shared = sim.Pool(f"{LONG}-shared", "g6.xlarge", 1, Decimal(1), model="NVIDIA L4")
     for number in range(6):
         yield sim.Load(
-            f"{LONG}-s{number}", lambda hour, number=number: 0.6 if hour % 2 == number % 2 else 0.05, lambda _: 1,  # type: ignore[misc]
-            pool=shared, kind="Job", memory_gib=5.0,
-        )  # fmt: skip
+            f"{LONG}-s{number}",
+            lambda hour, number=number: 0.6 if hour % 2 == number % 2 else 0.05,  # type: ignore[misc]
+            lambda _: 1,
+            pool=shared,
+            kind="Job",
+            memory_gib=5.0,
+        )
     spread = sim.Pool(f"{LONG}-spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
     yield sim.Load(f"{LONG}-p", lambda _: 6.0, lambda _: 9, pool=spread, kind="Job")
     for model, price in (("NVIDIA-H100-80GB-HBM3", 12), ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 4)):
@@ -58,8 +62,11 @@ def fleet() -> Iterator[sim.Load]:
 def recommended() -> dict[str, RecommendationContent]:
     """The longest recommendation of each kind."""
     queue = sim.Pool(f"{LONG}-queue", "g5.12xlarge", 1, Decimal(6), min_nodes=1)
-    jobs = [simulated_queue.Job(f"{LONG}-{day}-{number}", 24 * day + 9, 4, 1, f"{LONG}-ns")
-            for day in range(28) for number in range(3)]  # fmt: skip
+    jobs = [
+        simulated_queue.Job(f"{LONG}-{day}-{number}", 24 * day + 9, 4, 1, f"{LONG}-ns")
+        for day in range(28)
+        for number in range(3)
+    ]
     loads = [*fleet(), *simulated_queue.loads(jobs, queue, 1, HOURS)]
     look_back = LookBack("demo", sim.START, HOURS)
     look_back.memory_peaks.update(sim.memory(loads, HOURS))

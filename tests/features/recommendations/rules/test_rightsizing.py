@@ -219,11 +219,15 @@ def test_shared_cost_is_recommended_to_the_unit_that_holds_the_gpus() -> None:
         assert line.allocated_usd is not None
         assert line.effective_gpu_hours is not None
         return [
-            line._replace(business_unit=unit, shared_from="platform", allocated_gpu_hours=line.allocated_gpu_hours // 2,
-                effective_gpu_hours=line.effective_gpu_hours // 2, allocated_usd=line.allocated_usd // 2,
+            line._replace(
+                business_unit=unit,
+                shared_from="platform",
+                allocated_gpu_hours=line.allocated_gpu_hours // 2,
+                effective_gpu_hours=line.effective_gpu_hours // 2,
+                allocated_usd=line.allocated_usd // 2,
             )
             for unit in ("research", "vision")
-        ]  # fmt: skip
+        ]
 
     shared = [
         structs.replace(record, lines=tuple(part for line in record.lines for part in parts(line)))

@@ -23,10 +23,13 @@ L4 = sim.Pool("l4", "g6.xlarge", 1, Decimal(1), model="NVIDIA-L4")
 
 def merged(*fleets: list[HourRecord]) -> list[HourRecord]:
     return [
-        structs.replace(hours[0], lines=tuple(line for record in hours for line in record.lines),
-                nodes=tuple(node for record in hours for node in record.nodes))
+        structs.replace(
+            hours[0],
+            lines=tuple(line for record in hours for line in record.lines),
+            nodes=tuple(node for record in hours for node in record.nodes),
+        )
         for hours in zip(*fleets, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def load(pods: Callable[[int], int], work: float = 0.0) -> sim.Load:
@@ -111,13 +114,21 @@ def test_consecutive_short_pods_get_no_slices() -> None:
     """Twelve pods of five minutes each run one after the other on a single GPU, so no node can be removed."""
     small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
     records = [
-        structs.replace(record, lines=tuple(
-            line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours // 12,
-                    effective_gpu_hours=amount("0.05") // 12, allocated_usd=amount(4) // 12)
-            for line in record.lines for number in range(12)
-        ))
+        structs.replace(
+            record,
+            lines=tuple(
+                line._replace(
+                    uid=f"{line.uid}-{number}",
+                    allocated_gpu_hours=line.allocated_gpu_hours // 12,
+                    effective_gpu_hours=amount("0.05") // 12,
+                    allocated_usd=amount(4) // 12,
+                )
+                for line in record.lines
+                for number in range(12)
+            ),
+        )
         for record in sim.simulate([small], 192)
-    ]  # fmt: skip
+    ]
     look_back = look_back_of(records, sim.memory([small], 192))
     assert not [
         recommendation
@@ -167,9 +178,17 @@ def test_gpus_of_a_shared_node_save_no_cash() -> None:
 
 def test_gpu_counts_are_formatted_without_exponents() -> None:
     texts = {
-        0.00001: "0.00001", 0.123456: "0.123", 1: "1", 2.5: "2.5", 31.96: "32", 99.96: "100", 130: "130",
-        999.6: "1,000", 1000: "1,000", 12345.6: "12,346",
-    }  # fmt: skip
+        0.00001: "0.00001",
+        0.123456: "0.123",
+        1: "1",
+        2.5: "2.5",
+        31.96: "32",
+        99.96: "100",
+        130: "130",
+        999.6: "1,000",
+        1000: "1,000",
+        12345.6: "12,346",
+    }
     assert {number: format_count(number) for number in texts} == texts
 
 

@@ -110,12 +110,15 @@ def test_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
     records = list(sim.simulate(workloads, HOURS))
     rollout = records[200]
     lines = [
-        line._replace(uid=f"{line.uid}{suffix}", allocated_gpu_hours=line.allocated_gpu_hours // 2,
+        line._replace(
+            uid=f"{line.uid}{suffix}",
+            allocated_gpu_hours=line.allocated_gpu_hours // 2,
             effective_gpu_hours=None if line.effective_gpu_hours is None else line.effective_gpu_hours // 2,
             allocated_usd=None if line.allocated_usd is None else line.allocated_usd // 2,
         )
-        for line in rollout.lines for suffix in "ab"
-    ]  # fmt: skip
+        for line in rollout.lines
+        for suffix in "ab"
+    ]
     records[200] = structs.replace(rollout, lines=tuple(lines))
     (recommendation,) = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {}).recommendations
     assert recommendation.kind == "off-hours"
@@ -236,8 +239,11 @@ def test_schedule_follows_the_time_zone_across_the_end_of_summer_time() -> None:
     assert local.evidence.facts["needed (Europe/Berlin)"].startswith("Mon 09:00 to Mon 19:00, Tue 09:00 to Tue 19:00")
     triggers = [trigger["metadata"] for trigger in yaml.safe_load(local.patch)["spec"]["triggers"]]
     assert triggers[0] == {
-        "timezone": "Europe/Berlin", "start": "0 9 * * 1", "end": "0 19 * * 1", "desiredReplicas": "3"
-    }  # fmt: skip
+        "timezone": "Europe/Berlin",
+        "start": "0 9 * * 1",
+        "end": "0 19 * * 1",
+        "desiredReplicas": "3",
+    }
     assert {trigger["timezone"] for trigger in triggers} == {"Europe/Berlin"}
     stopped = replace(load, pods=lambda hour: 2 if is_local_office(hour) else 0)
     before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (load, stopped))

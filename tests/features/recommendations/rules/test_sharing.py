@@ -79,12 +79,13 @@ def best(loads: Sequence[sim.Load]) -> tuple[float, float]:
     )
     shared = [
         sim.Load(
-            f"group-{number}", lambda _: 0.1,
+            f"group-{number}",
+            lambda _: 0.1,
             lambda hour, group=group: int(any(load.running_pods(hour) > pod_number for load, pod_number in group)),  # type: ignore[misc]
             pool=loads[0].pool,
         )
         for number, group in enumerate(fewest)
-    ]  # fmt: skip
+    ]
     return before, sim.costs(list(sim.simulate([*shared, *others], HOURS)))[0]
 
 
@@ -92,9 +93,13 @@ def service(
     name: str, pool: sim.Pool, day: float, night: float, gib: float | None = 8.0, pods: int = 1, **more: object
 ) -> sim.Load:
     return sim.Load(
-        name, lambda hour: pods * (day if 8 <= hour % 24 < 20 else night), lambda _: pods, pool=pool, memory_gib=gib,
+        name,
+        lambda hour: pods * (day if 8 <= hour % 24 < 20 else night),
+        lambda _: pods,
+        pool=pool,
+        memory_gib=gib,
         **more,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 PATTERNS = ("interleave", "small", "busy", "full", "unobserved", "replicas", "node-average")
@@ -114,9 +119,13 @@ def pools(seed: int, count: int) -> list[tuple[str, list[sim.Load]]]:
             low, high = rng.uniform(0.03, 0.1), rng.uniform(0.35, 0.55)
             day, night = {
                 "interleave": (high, low) if index % 2 else (low, high),
-                "small": (0.35, 0.32), "full": (0.35, 0.32), "unobserved": (0.35, 0.32), "node-average": (0.35, 0.32),
-                "busy": (0.6, 0.5), "replicas": (0.35, 0.32),
-            }[pattern]  # fmt: skip
+                "small": (0.35, 0.32),
+                "full": (0.35, 0.32),
+                "unobserved": (0.35, 0.32),
+                "node-average": (0.35, 0.32),
+                "busy": (0.6, 0.5),
+                "replicas": (0.35, 0.32),
+            }[pattern]
             gib = {"full": rng.uniform(11, 19), "unobserved": None}.get(pattern, rng.uniform(3, 9))
             source = "node" if pattern == "node-average" else "pod"
             if pattern != "replicas" or not index:
@@ -206,8 +215,10 @@ def test_slices_are_preferred_unless_sharing_saves_more(low: float, high: float,
     slice, and pairs share a GPU. At 29%, two fit the halves of a GPU, and all four share one (62% at most).
     """
     pool = sim.Pool("h100", "p5.4xlarge", 1, Decimal(7), model="NVIDIA H100 80GB HBM3", repacks_hourly=True)
-    loads = [service(f"s{number}", pool, *((low, high) if number % 2 else (high, low)), 6.0, kind="Job")
-             for number in range(4)]  # fmt: skip
+    loads = [
+        service(f"s{number}", pool, *((low, high) if number % 2 else (high, low)), 6.0, kind="Job")
+        for number in range(4)
+    ]
     by_kind = {str(recommendation.kind): recommendation for recommendation in reviewed(loads).recommendations}
     assert by_kind.keys() - {"mig-slice"} == {kind}
     assert float(by_kind[kind].saving.usd) == pytest.approx(saved_nodes * 7 * 730, rel=1e-3)
@@ -215,18 +226,30 @@ def test_slices_are_preferred_unless_sharing_saves_more(low: float, high: float,
 
 @pytest.mark.parametrize(
     ("model", "gb"),
-    [("NVIDIA-A10G", 24), ("Tesla-V100-SXM2-16GB", 16), ("NVIDIA L4", 24), ("NVIDIA-L40S", 48), ("Tesla T4", 16),
-     ("NVIDIA A100-SXM4-40GB", 40), ("NVIDIA H100 80GB HBM3", 80), ("NVIDIA A30", 24), ("AWS Neuron", None)],
-)  # fmt: skip
+    [
+        ("NVIDIA-A10G", 24),
+        ("Tesla-V100-SXM2-16GB", 16),
+        ("NVIDIA L4", 24),
+        ("NVIDIA-L40S", 48),
+        ("Tesla T4", 16),
+        ("NVIDIA A100-SXM4-40GB", 40),
+        ("NVIDIA H100 80GB HBM3", 80),
+        ("NVIDIA A30", 24),
+        ("AWS Neuron", None),
+    ],
+)
 def test_gpu_memory_matches_the_data_sheet(model: str, gb: int | None) -> None:
     assert memory_gb(model) == gb
 
 
 SHARING_PODS = st.lists(
-    st.tuples(st.integers(0, 3), st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7]), min_size=4, max_size=4),
-              st.integers(1, 8)),
+    st.tuples(
+        st.integers(0, 3),
+        st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7]), min_size=4, max_size=4),
+        st.integers(1, 8),
+    ),
     max_size=6,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=80)
@@ -271,8 +294,8 @@ def test_unobserved_hours_do_not_count_as_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("night", "gib", "is_recommended"), [(0.09, 8.0, True), (0.11, 8.0, False), (0.05, 9.8, True), (0.05, 9.9, False)],
-)  # fmt: skip
+    ("night", "gib", "is_recommended"), [(0.09, 8.0, True), (0.11, 8.0, False), (0.05, 9.8, True), (0.05, 9.9, False)]
+)
 def test_use_and_memory_are_held_to_their_limits(night: float, gib: float, is_recommended: bool) -> None:
     """60% and 9% are under 70%, 60% and 11% are not; twice 9.8 GiB are under 24 × 0.9 ÷ 1.1, twice 9.9 are not."""
     pool = pool_of("a10g", 1)

@@ -53,10 +53,15 @@ def fleet(seed: int) -> list[sim.Load]:
         level = pods * rng.uniform(0.45, 0.65)
         workloads.append(
             sim.Load(
-                f"{sort}-0", lambda _, level=level: level, lambda _, pods=pods: pods, pool=pool,  # type: ignore[misc]
-                kind=kind, labels=labels, expected_kind="spot" if is_expected else "",
+                f"{sort}-0",
+                lambda _, level=level: level,  # type: ignore[misc]
+                lambda _, pods=pods: pods,  # type: ignore[misc]
+                pool=pool,
+                kind=kind,
+                labels=labels,
+                expected_kind="spot" if is_expected else "",
             )
-        )  # fmt: skip
+        )
     return workloads
 
 

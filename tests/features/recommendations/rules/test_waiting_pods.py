@@ -171,8 +171,7 @@ def test_pods_that_fit_no_pool_or_node_get_no_recommendation() -> None:
     waits = simulated_queue.waits(queue.jobs, queue.pool, queue.nodes, HOURS)
     for change in ({"resource": "nvidia.com/mig-1g.10gb"}, {"units": queue.pool.gpus + 1}):
         assert not recommended(
-            [queue],
-            {day: [wait._replace(**change) for wait in day_waits] for day, day_waits in waits.items()},
+            [queue], {day: [wait._replace(**change) for wait in day_waits] for day, day_waits in waits.items()}
         )
 
 

@@ -43,9 +43,13 @@ def loads() -> list[sim.Load]:
 def sum_of_parts(outcome: SliceMoveOutcome, unit_costs: Costs, capacity: CapacityCosts) -> int:
     """The sum of all parts of the nodes' cost."""
     held = [unit_costs, outcome.other_units_costs]
-    return sum(
-        (costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in held), capacity.unallocated_usd
-    ) + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd + capacity.residual_usd  # fmt: skip
+    return (
+        sum((costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in held), capacity.unallocated_usd)
+        + capacity.stranded_usd
+        + capacity.unobserved_usd
+        + capacity.host_usd
+        + capacity.residual_usd
+    )
 
 
 def test_ten_gpus_moved_to_halves_free_five_gpus() -> None:
@@ -64,8 +68,10 @@ def test_outcome_matches_the_fleet_simulated_with_slices() -> None:
     serve, train, other = loads()
     sliced = [
         replace(serve, name="serve-3g", pods=lambda _: 10, work=lambda _: 2.5, gpu_share=Decimal("0.5")),
-        replace(serve, pods=lambda _: 6, work=lambda _: 1.5), train, other,
-    ]  # fmt: skip
+        replace(serve, pods=lambda _: 6, work=lambda _: 1.5),
+        train,
+        other,
+    ]
     outcome = calculate_move(MOVE, days_of(loads()))
     units = [costs for facts, _ in days_of(sliced) for key, costs in facts.items() if key.business_unit == "research"]
     truth = Costs.total(units)
@@ -156,10 +162,14 @@ def test_costs_are_conserved_for_any_digits(
         unmeasured = min(rest, usd - used_usd)
         key = FactKey("research", "ns", "Job", f"job-{number}", "p", "i", "", A100, "nvidia.com/gpu", "a", ())
         facts[key] = Costs(
-            allocated_gpu_hours=hours, effective_gpu_hours=used, allocated_usd=usd, effective_usd=used_usd,
-            waste_usd=usd - used_usd - unmeasured, unmeasured_usd=unmeasured,
+            allocated_gpu_hours=hours,
+            effective_gpu_hours=used,
+            allocated_usd=usd,
+            effective_usd=used_usd,
+            waste_usd=usd - used_usd - unmeasured,
+            unmeasured_usd=unmeasured,
             unmeasured_gpu_hours=min(rest, hours - used),
-        )  # fmt: skip
+        )
         cost += usd
     capacity = CapacityCosts(node_cost_usd=cost + 7, unallocated_usd=7)
     outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(CostsByKey.of(facts), capacity)])

@@ -155,7 +155,10 @@ NEURON = Accelerator(
     ),
     signals=(
         Signal(
-            "neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True,
+            "neuroncore_utilization_ratio",
+            "neuroncore",
+            _RATIO,
+            works_under_mig=True,
             exporter_versions="neuron-monitor",
         ),
     ),
@@ -169,7 +172,7 @@ NEURON = Accelerator(
     reports_idle_devices=False,
     model="NeuronCore",
     manufacturer="AWS",
-)  # fmt: skip
+)
 AMD = Accelerator(
     vendor="amd",
     display_name="AMD GPU",
@@ -193,16 +196,26 @@ AMD = Accelerator(
         # On a partitioned GPU, partition 0 has the activity of the whole GPU, and the others have none.
         Signal("gpu_gfx_activity", "graphics engine", _PERCENT, works_under_mig=False, exporter_versions="1.0+ (AMD)"),
         Signal(
-            "gpu_gfx_busy_instantaneous", "graphics engine", _PERCENT, works_under_mig=True,
-            exporter_versions="1.4+ (AMD)", works_on_whole_gpus=False, averaged_over="xcc_index",
+            "gpu_gfx_busy_instantaneous",
+            "graphics engine",
+            _PERCENT,
+            works_under_mig=True,
+            exporter_versions="1.4+ (AMD)",
+            works_on_whole_gpus=False,
+            averaged_over="xcc_index",
         ),
         # `MetricsFieldPrefix` of the exporter's example ConfigMap.
         Signal(
             "amd_gpu_gfx_activity", "graphics engine", _PERCENT, works_under_mig=False, exporter_versions="1.4+ (AMD)"
         ),
         Signal(
-            "amd_gpu_gfx_busy_instantaneous", "graphics engine", _PERCENT, works_under_mig=True,
-            exporter_versions="1.4+ (AMD)", works_on_whole_gpus=False, averaged_over="xcc_index",
+            "amd_gpu_gfx_busy_instantaneous",
+            "graphics engine",
+            _PERCENT,
+            works_under_mig=True,
+            exporter_versions="1.4+ (AMD)",
+            works_on_whole_gpus=False,
+            averaged_over="xcc_index",
         ),
     ),
     labels=DeviceLabels(
@@ -220,12 +233,16 @@ AMD = Accelerator(
     pod_labels_from="mount the host's /var/lib/kubelet/pod-resources (kubelet.podResourceAPISocketPath)",
     # Guests of a hypervisor have none of them. Of a partitioned GPU, partition 0 has them, and the others 0.
     power_metrics=(
-        "gpu_power_usage", "gpu_package_power", "gpu_average_package_power", "amd_gpu_power_usage",
-        "amd_gpu_package_power", "amd_gpu_average_package_power",
+        "gpu_power_usage",
+        "gpu_package_power",
+        "gpu_average_package_power",
+        "amd_gpu_power_usage",
+        "amd_gpu_package_power",
+        "amd_gpu_average_package_power",
     ),
     reset="restart amd-device-metrics-exporter and its gpuagent",
     manufacturer="AMD",
-)  # fmt: skip
+)
 GAUDI = Accelerator(
     vendor="gaudi",
     display_name="Gaudi",
@@ -279,7 +296,11 @@ INTEL_GPU = Accelerator(
     # Each group of engines has a series; `all` is the whole GPU, and tiles are sub-devices.
     signals=(
         Signal(
-            "hw_gpu_utilization_ratio", "device", _RATIO, works_under_mig=False, exporter_versions="2.0+ (Intel)",
+            "hw_gpu_utilization_ratio",
+            "device",
+            _RATIO,
+            works_under_mig=False,
+            exporter_versions="2.0+ (Intel)",
             matchers=(("hw_gpu_task", "all"), ("com_intel_subdevice_id", "")),
         ),
     ),
@@ -288,7 +309,7 @@ INTEL_GPU = Accelerator(
     resource_of_claims="gpu_intel_com_xe",
     power_metrics=("hw_power_watts",),
     reset="restart xpumd",
-)  # fmt: skip
+)
 ACCELERATORS = (NEURON, AMD, GAUDI, INTEL_GPU)
 """All vendors but NVIDIA, whose signals the settings choose."""
 

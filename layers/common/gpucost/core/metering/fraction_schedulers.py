@@ -66,11 +66,17 @@ HAMI = FractionScheduler(
     core_limits=("hami_gpu_core_limit_ratio", "GPUDeviceCoreLimit"),
     use=(
         Signal(
-            "hami_container_device_utilization_ratio", "container", _PERCENT, works_under_mig=True,
+            "hami_container_device_utilization_ratio",
+            "container",
+            _PERCENT,
+            works_under_mig=True,
             exporter_versions="HAMi 2.9+",
         ),
         Signal(
-            "Device_utilization_desc_of_container", "container", _PERCENT, works_under_mig=True,
+            "Device_utilization_desc_of_container",
+            "container",
+            _PERCENT,
+            works_under_mig=True,
             exporter_versions="HAMi up to 2.8, and later with --legacy-metrics",
         ),
     ),
@@ -97,7 +103,7 @@ HAMI = FractionScheduler(
             discovery_values="hami-device-plugin;metrics",
         ),
     ),
-)  # fmt: skip
+)
 FRACTION_SCHEDULERS = (HAMI,)
 CORE_RESOURCES = frozenset(scheduler.cores for scheduler in FRACTION_SCHEDULERS)
 MEMORY_RESOURCES = frozenset(scheduler.memory for scheduler in FRACTION_SCHEDULERS)

@@ -26,7 +26,7 @@ __all__ = [
     "is_utilization",
     "overlap_beyond_lag",
     "sources_contradict",
-]  # fmt: skip
+]
 SUSPECT_PREFIX = "suspect samples: "
 """The prefix of notes about such samples."""
 MAX_UNITS = Decimal(100_000)

@@ -77,8 +77,11 @@ def counters_by_kind(
 ) -> Mapping[CounterKind, str]:
     """The metrics that are named, by what they count."""
     metrics: dict[CounterKind, str | None] = {
-        "prompt": prompt, "generated": generated, "cached": cached, "requests": requests,
-    }  # fmt: skip
+        "prompt": prompt,
+        "generated": generated,
+        "cached": cached,
+        "requests": requests,
+    }
     return MappingProxyType({kind: metric for kind, metric in metrics.items() if metric is not None})
 
 

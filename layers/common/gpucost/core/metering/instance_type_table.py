@@ -7,13 +7,7 @@ SOURCES = (
     "https://github.com/getmoto/moto/blob/34d6cad5abbb7b91c97578f3249b39a7e2df1ed5/moto/ec2/resources/instance_types.json",
     "AWS's documentation; see authoring/hardware.py",
 )
-DAYS = (
-    "2024-08-14",
-    "2026-04-25",
-    "2026-06-10",
-    "2026-08-02",
-    "2026-11-25",
-)
+DAYS = ("2024-08-14", "2026-04-25", "2026-06-10", "2026-08-02", "2026-11-25")
 """The day of each source."""
 INSTANCE_TYPES: dict[str, tuple[str, str, str, int, int, int, int, int]] = {
     "dl1.24xlarge": ("HABANA", "GAUDI-HL-205", "8", 32768, 0, 96, 786432, 2),

@@ -79,77 +79,119 @@ class NodeLabel(Struct, frozen=True, dict=True):
 
 
 INSTANCE_TYPE_LABEL = NodeLabel(
-    "instance type", ("node.kubernetes.io/instance-type",), "price of the node, number of its GPUs",
-    "the node's price and its physical GPUs are not known from it", ("beta.kubernetes.io/instance-type",),
-)  # fmt: skip
+    "instance type",
+    ("node.kubernetes.io/instance-type",),
+    "price of the node, number of its GPUs",
+    "the node's price and its physical GPUs are not known from it",
+    ("beta.kubernetes.io/instance-type",),
+)
 ZONE_LABEL = NodeLabel(
-    "zone", ("topology.kubernetes.io/zone",), "zone of each line, region of prices",
-    "lines have no zone", ("failure-domain.beta.kubernetes.io/zone",),
-)  # fmt: skip
+    "zone",
+    ("topology.kubernetes.io/zone",),
+    "zone of each line, region of prices",
+    "lines have no zone",
+    ("failure-domain.beta.kubernetes.io/zone",),
+)
 ZONE_ID_LABEL = NodeLabel(
-    "zone ID", ("topology.k8s.aws/zone-id",), "spot prices, which EC2 quotes by zone ID",
+    "zone ID",
+    ("topology.k8s.aws/zone-id",),
+    "spot prices, which EC2 quotes by zone ID",
     "spot prices do not apply, and the next price source is used",
-)  # fmt: skip
+)
 REGION_LABEL = NodeLabel(
-    "region", ("topology.kubernetes.io/region",), "region of prices, where it is not the zone's",
-    "the region of prices is not known", ("failure-domain.beta.kubernetes.io/region",),
-)  # fmt: skip
+    "region",
+    ("topology.kubernetes.io/region",),
+    "region of prices, where it is not the zone's",
+    "the region of prices is not known",
+    ("failure-domain.beta.kubernetes.io/region",),
+)
 OPERATING_SYSTEM_LABEL = NodeLabel(
-    "operating system", ("kubernetes.io/os",), "prices of Windows nodes", "nodes are priced as Linux",
-)  # fmt: skip
+    "operating system", ("kubernetes.io/os",), "prices of Windows nodes", "nodes are priced as Linux"
+)
 NODE_POOL_LABEL = NodeLabel(
     "node pool",
     ("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "sagemaker.amazonaws.com/instance-group-name"),
-    "node pool of each line and node", "lines have no node pool",
+    "node pool of each line and node",
+    "lines have no node pool",
     ("karpenter.sh/provisioner-name", "alpha.eksctl.io/nodegroup-name"),
-)  # fmt: skip
+)
 CAPACITY_TYPE_LABEL = NodeLabel(
-    "capacity type", ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),
-    "spot, on-demand and reserved capacity", "spot and on-demand look the same", ("node-lifecycle", "lifecycle"),
-)  # fmt: skip
+    "capacity type",
+    ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),
+    "spot, on-demand and reserved capacity",
+    "spot and on-demand look the same",
+    ("node-lifecycle", "lifecycle"),
+)
 RESERVATION_ID_LABEL = NodeLabel(
     "capacity reservation",
     ("karpenter.k8s.aws/capacity-reservation-id", "eks.amazonaws.com/capacity-reservation-id"),
-    "prices of Capacity Blocks", "a Capacity Block's fee does not reach its nodes, and all of it counts as unused",
-)  # fmt: skip
+    "prices of Capacity Blocks",
+    "a Capacity Block's fee does not reach its nodes, and all of it counts as unused",
+)
 GPU_PRODUCT_LABEL = NodeLabel(
-    "GPU model", ("nvidia.com/gpu.product",), "GPU model, MIG profile", "GPU model and MIG profile are not known",
-)  # fmt: skip
+    "GPU model", ("nvidia.com/gpu.product",), "GPU model, MIG profile", "GPU model and MIG profile are not known"
+)
 GPU_COUNT_LABEL = NodeLabel(
-    "GPUs", ("nvidia.com/gpu.count",), "number of GPUs, if the instance type is not in the catalog",
+    "GPUs",
+    ("nvidia.com/gpu.count",),
+    "number of GPUs, if the instance type is not in the catalog",
     "physical GPUs of such an instance type are unknown",
-)  # fmt: skip
+)
 GPU_REPLICAS_LABEL = NodeLabel(
-    "replicas per GPU", ("nvidia.com/gpu.replicas",), "share of a pod on a time-sliced or MPS GPU",
+    "replicas per GPU",
+    ("nvidia.com/gpu.replicas",),
+    "share of a pod on a time-sliced or MPS GPU",
     "the share of a sharer is not known from it",
-)  # fmt: skip
+)
 GPU_SHARING_LABEL = NodeLabel(
-    "sharing strategy", ("nvidia.com/gpu.sharing-strategy",), "whether GPUs are shared",
+    "sharing strategy",
+    ("nvidia.com/gpu.sharing-strategy",),
+    "whether GPUs are shared",
     "pods with shared GPUs and pods with slices look the same",
-)  # fmt: skip
+)
 GPU_CLIQUE_LABEL = NodeLabel(
-    "NVLink domain", ("nvidia.com/gpu.clique",), "free GPUs of NVLink domains in which no whole job fits",
+    "NVLink domain",
+    ("nvidia.com/gpu.clique",),
+    "free GPUs of NVLink domains in which no whole job fits",
     "nvlink_domains of the settings has no effect on such nodes",
-)  # fmt: skip
+)
 GPU_MEMORY_LABEL = NodeLabel(
-    "GPU memory", ("nvidia.com/gpu.memory",), "share of a pod that requests memory of a GPU (HAMi, KAI Scheduler)",
+    "GPU memory",
+    ("nvidia.com/gpu.memory",),
+    "share of a pod that requests memory of a GPU (HAMi, KAI Scheduler)",
     "the memory of the GPU model's data sheet counts, or what such a pod holds is unobserved",
-)  # fmt: skip
+)
 AMD_PRODUCT_LABEL = NodeLabel(
-    "AMD GPU model", ("amd.com/gpu.product-name",), "AMD GPU model",
-    "the model of AMD GPUs is not known from it", ("beta.amd.com/gpu.product-name",),
-)  # fmt: skip
+    "AMD GPU model",
+    ("amd.com/gpu.product-name",),
+    "AMD GPU model",
+    "the model of AMD GPUs is not known from it",
+    ("beta.amd.com/gpu.product-name",),
+)
 AMD_PARTITION_LABEL = NodeLabel(
-    "AMD partitions", ("amd.com/compute-memory-partition",),
+    "AMD partitions",
+    ("amd.com/compute-memory-partition",),
     "share of an AMD partition that is named `amd.com/gpu`, if the exporter does not report it",
     "such a partition counts as a whole GPU where the exporter does not report partitions",
-)  # fmt: skip
+)
 
 NODE_LABELS = (
-    INSTANCE_TYPE_LABEL, ZONE_LABEL, ZONE_ID_LABEL, REGION_LABEL, OPERATING_SYSTEM_LABEL, NODE_POOL_LABEL,
-    CAPACITY_TYPE_LABEL, RESERVATION_ID_LABEL, GPU_PRODUCT_LABEL, GPU_COUNT_LABEL, GPU_REPLICAS_LABEL,
-    GPU_SHARING_LABEL, GPU_MEMORY_LABEL, AMD_PRODUCT_LABEL, AMD_PARTITION_LABEL,
-)  # fmt: skip
+    INSTANCE_TYPE_LABEL,
+    ZONE_LABEL,
+    ZONE_ID_LABEL,
+    REGION_LABEL,
+    OPERATING_SYSTEM_LABEL,
+    NODE_POOL_LABEL,
+    CAPACITY_TYPE_LABEL,
+    RESERVATION_ID_LABEL,
+    GPU_PRODUCT_LABEL,
+    GPU_COUNT_LABEL,
+    GPU_REPLICAS_LABEL,
+    GPU_SHARING_LABEL,
+    GPU_MEMORY_LABEL,
+    AMD_PRODUCT_LABEL,
+    AMD_PARTITION_LABEL,
+)
 """The labels in the allow-list of every cluster; that of NVLink domains is only needed with `nvlink_domains`."""
 
 
@@ -157,9 +199,11 @@ NODE_LABELS = (
 def mig_replicas(profile: str) -> NodeLabel:
     """Return the label that says how many pods share a MIG slice of a profile (`1g.5gb`)."""
     return NodeLabel(
-        f"replicas per {profile} slice", (f"nvidia.com/mig-{profile}.replicas",),
-        "share of a pod on a shared MIG slice", "the whole slice counts for each of its pods",
-    )  # fmt: skip
+        f"replicas per {profile} slice",
+        (f"nvidia.com/mig-{profile}.replicas",),
+        "share of a pod on a shared MIG slice",
+        "the whole slice counts for each of its pods",
+    )
 
 
 def all_node_labels() -> Iterator[NodeLabel]:

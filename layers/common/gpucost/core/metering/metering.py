@@ -287,10 +287,7 @@ def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _node_lifecycles(
-    observation: Observation,
-    spans: SpanReader,
-    rules: MeteringRules,
-    vgpu_nodes: Container[str],
+    observation: Observation, spans: SpanReader, rules: MeteringRules, vgpu_nodes: Container[str]
 ) -> dict[str, list[NodeLifecycle]]:
     """Return all nodes by name; nodes that replaced each other under one name are in order of time."""
     devices: dict[str, list[DeviceSeries]] = {}

@@ -17,11 +17,7 @@ from gpucost.core.metering.accelerators import ACCELERATORS, NVIDIA, vendor_of
 from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.core.metering.instance_types import AWS_PREFIX, CATALOG, CATALOG_DAY, SAGEMAKER_PREFIX, InstanceType
-from gpucost.core.metering.kubernetes_labels import (
-    CAPACITY_TYPE_LABEL,
-    GPU_PRODUCT_LABEL,
-    INSTANCE_TYPE_LABEL,
-)
+from gpucost.core.metering.kubernetes_labels import CAPACITY_TYPE_LABEL, GPU_PRODUCT_LABEL, INSTANCE_TYPE_LABEL
 from gpucost.core.metering.nodes import max_simultaneous_devices
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, UnlabeledFacts
 

@@ -155,9 +155,17 @@ def new_override(price: Price, earlier: Sequence[PriceOverride]) -> PriceOverrid
     If other overrides were set since, an equal price becomes a new override, because the latest override wins.
     """
     content = repr(
-        (sorted(price.applies_to.items()), price.unit, str(price.amount), price.currency, price.valid_from,
-         price.valid_to, price.author, price.reason)
-    )  # fmt: skip
+        (
+            sorted(price.applies_to.items()),
+            price.unit,
+            str(price.amount),
+            price.currency,
+            price.valid_from,
+            price.valid_to,
+            price.author,
+            price.reason,
+        )
+    )
     times = 0
     while True:
         digest = hashlib.sha256(f"{content}{times}".encode()).hexdigest()[:10]

@@ -40,9 +40,19 @@ PRICE_SOURCES: tuple[PriceSource, ...] = get_args(PriceSource)
 PriceUnit = Literal["node-hour", "gpu-hour", "of-on-demand"]
 """Money per hour of a node or of one physical GPU, or a factor on the node's on-demand price."""
 NODE_ATTRIBUTES = (
-    "cluster", "node", "instance_id", "reservation_id", "node_pool", "instance_type", "gpu_model", "capacity_type",
-    "zone", "zone_id", "region", "operating_system",
-)  # fmt: skip
+    "cluster",
+    "node",
+    "instance_id",
+    "reservation_id",
+    "node_pool",
+    "instance_type",
+    "gpu_model",
+    "capacity_type",
+    "zone",
+    "zone_id",
+    "region",
+    "operating_system",
+)
 """The attributes of nodes to which a price can apply."""
 PRICE_LABELS = frozenset(
     {*RESERVATION_ID_LABEL.exported_names, *REGION_LABEL.exported_names, *OPERATING_SYSTEM_LABEL.exported_names}
@@ -50,9 +60,16 @@ PRICE_LABELS = frozenset(
 """The labels that facts need in addition to the fields of `GpuNode`."""
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
 _ZONE_ID_DIRECTIONS = {
-    "n": "north", "s": "south", "e": "east", "w": "west", "c": "central",
-    "ne": "northeast", "nw": "northwest", "se": "southeast", "sw": "southwest",
-}  # fmt: skip
+    "n": "north",
+    "s": "south",
+    "e": "east",
+    "w": "west",
+    "c": "central",
+    "ne": "northeast",
+    "nw": "northwest",
+    "se": "southeast",
+    "sw": "southwest",
+}
 _ZONE_ID = re.compile(r"([a-z]{2})(g(?=[nsewc]))?(ne|nw|se|sw|n|s|e|w|c)(\d+)-")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNBOUNDED_MS = 2**62

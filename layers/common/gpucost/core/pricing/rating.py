@@ -229,12 +229,7 @@ def _rounded(hourly: Fraction | None) -> Decimal | None:
 
 
 def _line(
-    pod: PodUsage,
-    gpu_hours: int,
-    usd: int,
-    node_cost: NodeCost | Unpriced,
-    hourly: Decimal | None,
-    charge_to: ChargeTo,
+    pod: PodUsage, gpu_hours: int, usd: int, node_cost: NodeCost | Unpriced, hourly: Decimal | None, charge_to: ChargeTo
 ) -> Line:
     """Split a pod's GPU-hours and cost into effective, waste and unmeasured. Without a price, money is None."""
     is_priced = hourly is not None

@@ -71,10 +71,16 @@ class CostQuery(Struct, frozen=True):
         """Return the query in canonical form, for ETags."""
         return json.dumps(
             [
-                format_timestamp(self.period.start), format_timestamp(self.period.end), self.granularity, self.group_by,
-                filters_as_lists(self.filters), self.idle, self.sort, self.limit,
+                format_timestamp(self.period.start),
+                format_timestamp(self.period.end),
+                self.granularity,
+                self.group_by,
+                filters_as_lists(self.filters),
+                self.idle,
+                self.sort,
+                self.limit,
             ]
-        )  # fmt: skip
+        )
 
 
 def check_line_hours(query: CostQuery) -> None:

@@ -9,9 +9,22 @@ from gpucost.core.hour_record import Line, ModelKey
 from gpucost.core.rollups import FactKey
 
 DIMENSIONS: Final = (
-    "business_unit", "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
-    "gpu_model", "resource", "zone", "pod", "node", "resource_claim", "dra_driver",
-)  # fmt: skip
+    "business_unit",
+    "cluster",
+    "namespace",
+    "workload_kind",
+    "workload",
+    "node_pool",
+    "instance_type",
+    "capacity_type",
+    "gpu_model",
+    "resource",
+    "zone",
+    "pod",
+    "node",
+    "resource_claim",
+    "dra_driver",
+)
 """In addition, `label:<name>` is a dimension for each of the settings' `cost_labels`."""
 LABEL_PREFIX: Final = "label:"
 LINE_DIMENSIONS: Final = frozenset({"pod", "node", "resource_claim", "dra_driver"})

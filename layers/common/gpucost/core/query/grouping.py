@@ -100,9 +100,7 @@ def group_rows(query: CostQuery, result: UngroupedCosts) -> tuple[list[GroupRow]
 
 
 def _idle_by_row(
-    query: CostQuery,
-    result: UngroupedCosts,
-    holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]],
+    query: CostQuery, result: UngroupedCosts, holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]]
 ) -> dict[_RowKey, list[Idle | None]]:
     """Return each row's shares of idle cost, and a row for idle cost that is not shared; None for an unknown share."""
     idle_by_row: dict[_RowKey, list[Idle | None]] = {}

@@ -49,8 +49,7 @@ def read_cursor(cursor: str | None, etag: str) -> int:
     offset, digest = _decode(cursor)
     if digest != _digest(offset, etag):
         raise ParameterError(
-            "cursor",
-            "is of another query, or figures of the period have changed since; start again without cursor",
+            "cursor", "is of another query, or figures of the period have changed since; start again without cursor"
         )
     return offset
 

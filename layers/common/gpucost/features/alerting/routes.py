@@ -59,10 +59,7 @@ def add_alert_routes(
         return json_response(schemas.alerts_response(period, active, history), remedy="Shorten the period.")
 
     @app.get(
-        "/v1/silences",
-        summary="List silences",
-        tags=["alerts"],
-        responses=describe_responses(schemas.SilencesResponse),
+        "/v1/silences", summary="List silences", tags=["alerts"], responses=describe_responses(schemas.SilencesResponse)
     )
     @open_to("viewer")
     def silences() -> Response[str]:

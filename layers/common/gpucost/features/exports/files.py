@@ -16,12 +16,7 @@ MEMORY_LIMIT = "1GB"
 """DuckDB's memory limit in a function with 2 GB. DuckDB spills to disk beyond it."""
 PARQUET_OPTIONS = "FORMAT parquet, PARQUET_VERSION v1, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
 """Version 1 uses encodings that all engines can read."""
-_TYPES: dict[ColumnType, str] = {
-    "text": "VARCHAR",
-    "amount": "DECIMAL(38,12)",
-    "whole": "BIGINT",
-    "time": "TIMESTAMP",
-}
+_TYPES: dict[ColumnType, str] = {"text": "VARCHAR", "amount": "DECIMAL(38,12)", "whole": "BIGINT", "time": "TIMESTAMP"}
 _TABLES: Mapping[str, ColumnTypes] = {"rows": COLUMNS, "models": INFERENCE_COLUMNS}
 _FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in CSV_FORMULA_STARTS)
 """A regular expression's character class. Separate comparisons would take DuckDB a third of a second to plan."""

@@ -134,11 +134,7 @@ def _single(names: set[str]) -> str | None:
 
 
 def _node_rows(
-    common: Row,
-    name: str,
-    nodes: Sequence[NodeHour],
-    lines: Sequence[Line],
-    served: Mapping[_WorkloadKey, Row],
+    common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequence[Line], served: Mapping[_WorkloadKey, Row]
 ) -> Iterator[Row]:
     """Yield the rows of one node-hour. Instances with the same node name in an hour are one origin charge."""
     resource = instance_id(nodes[0].provider_id) if len(nodes) == 1 else ""

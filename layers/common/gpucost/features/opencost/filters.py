@@ -22,13 +22,7 @@ from msgspec import Struct
 
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.filters import check_parameter_text
-from gpucost.features.opencost.properties import (
-    LABEL_ALIASES,
-    MISSING_VALUE,
-    WORKLOAD_KINDS,
-    Properties,
-    find_label,
-)
+from gpucost.features.opencost.properties import LABEL_ALIASES, MISSING_VALUE, WORKLOAD_KINDS, Properties, find_label
 
 Predicate = Callable[[Any], bool]
 Fields = Mapping[str, str]

@@ -19,8 +19,12 @@ _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE"
 BOOLEANS = (*_TRUE, *_FALSE)
 """The booleans of Go (strconv), and an empty parameter."""
 _CALENDAR_UNITS: dict[str, CalendarUnit] = {
-    "day": "day", "week": "week", "weeknow": "week", "month": "month", "quarter": "quarter",
-}  # fmt: skip
+    "day": "day",
+    "week": "week",
+    "weeknow": "week",
+    "month": "month",
+    "quarter": "quarter",
+}
 ACCUMULATIONS = ("true", "false", "all", "none", "hour", *_CALENDAR_UNITS)
 
 

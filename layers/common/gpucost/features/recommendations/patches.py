@@ -205,13 +205,7 @@ def _affinity_patch(subject: RecommendationSubject, terms: Sequence[str], commen
     version = {**_API_VERSION_OF_SCALABLE_KIND, "CronJob": "batch/v1"}.get(subject.workload_kind)
     if version is None:
         return ""
-    pods = [
-        "template:",
-        "  spec:",
-        "    affinity:",
-        "      nodeAffinity:",
-        *(f"        {line}" for line in terms),
-    ]
+    pods = ["template:", "  spec:", "    affinity:", "      nodeAffinity:", *(f"        {line}" for line in terms)]
     if subject.workload_kind == "CronJob":
         pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
     return (

@@ -17,9 +17,21 @@ from gpucost.core.pricing.bill_lines import BillLine, LineKind
 from gpucost.settings.bill import CurSettings
 
 COLUMNS = (
-    "kind", "usage_start", "usage_end", "account", "region", "resource", "instance_type", "capacity_type",
-    "operation", "hours", "amount", "currency", "is_final", "reservation",
-)  # fmt: skip
+    "kind",
+    "usage_start",
+    "usage_end",
+    "account",
+    "region",
+    "resource",
+    "instance_type",
+    "capacity_type",
+    "operation",
+    "hours",
+    "amount",
+    "currency",
+    "is_final",
+    "reservation",
+)
 """The columns of every statement, in this order."""
 ACCELERATED_FAMILIES_PATTERN = "^(ml[.])?(p|g|gr|inf|trn|dl|vt)[0-9]"
 """Instance families of EC2 and SageMaker with accelerators, including future ones, as a regular expression that all

@@ -12,14 +12,29 @@ from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows
 
 CLUSTER_LABELS = (
-    "cluster", "cluster_name", "clusterName", "ClusterName", "cluster_id", "eks_cluster", "eks_cluster_name",
-    "k8s_cluster", "k8s_cluster_name", "kubernetes_cluster",
-)  # fmt: skip
+    "cluster",
+    "cluster_name",
+    "clusterName",
+    "ClusterName",
+    "cluster_id",
+    "eks_cluster",
+    "eks_cluster_name",
+    "k8s_cluster",
+    "k8s_cluster_name",
+    "kubernetes_cluster",
+)
 """The usual ones. Every label with `cluster` in its name is one."""
 NODE_INFO_LABELS = (
-    "kernel_version", "os_image", "container_runtime_version", "kubelet_version",
-    "kubeproxy_version", "provider_id", "pod_cidr", "system_uuid", "internal_ip",
-)  # fmt: skip
+    "kernel_version",
+    "os_image",
+    "container_runtime_version",
+    "kubelet_version",
+    "kubeproxy_version",
+    "provider_id",
+    "pod_cidr",
+    "system_uuid",
+    "internal_ip",
+)
 """Labels of kube_node_info other than the node's name (kube-state-metrics 2.20, docs/metrics/cluster)."""
 _OF_TARGETS = re.compile(
     r"__name__|job|instance|(exported_)?(namespace|pod|service|container|endpoint)|prometheus.*|__.*|.*"

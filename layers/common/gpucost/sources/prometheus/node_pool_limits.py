@@ -58,10 +58,14 @@ class NodePoolLimitsReader(ClusterReader):
             selector = self._queries.series_selector("kube_resourcequota", resources, f'type="{kind}"')
             return _last_value(selector, "namespace, exported_namespace, resourcequota, resource")
 
-        return union({
-            "pool-used": f"({pools('usage')})", "pool-limit": f"({pools('limit')})",
-            "quota-used": f"({quotas('used')})", "quota-hard": f"({quotas('hard')})",
-        })  # fmt: skip
+        return union(
+            {
+                "pool-used": f"({pools('usage')})",
+                "pool-limit": f"({pools('limit')})",
+                "quota-used": f"({quotas('used')})",
+                "quota-hard": f"({quotas('hard')})",
+            }
+        )
 
     def _limits(self, hour: datetime, rows: dict[str, tables.Rows]) -> Limits:
         pools: dict[tuple[str, str], dict[str, Decimal]] = {}

@@ -747,7 +747,7 @@ def pods_not_running(requests: Iterable[Series], running: Iterable[Series], exce
         for labels, samples in requests
         for time, _ in samples
         if time not in except_at and ((uid := pod_identity(labels)), time) not in running_at
-    }  # fmt: skip
+    }
 
 
 def _phase_by_uid(rows: Rows) -> dict[str, str]:

@@ -551,7 +551,7 @@ class Queries(Struct, frozen=True):
         resources = f"resource=~{quote(f'({self._gpu_resources})?')}"
         return self.series_selector(
             "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, metrics_source=KUBE_STATE_METRICS
-        )  # fmt: skip
+        )
 
 
 def union(statistics: Mapping[str, str]) -> str:

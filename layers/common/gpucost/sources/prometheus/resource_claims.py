@@ -24,13 +24,7 @@ from gpucost.core.metering.observations import (
     Unexplained,
 )
 from gpucost.sources.prometheus.families import LOOK_AROUND, ClusterMetrics, Family, HourReading, chunks
-from gpucost.sources.prometheus.queries import (
-    ADMIN_NAMESPACES,
-    HOUR_WINDOW,
-    NO_STATISTIC_LABEL,
-    PodMatcher,
-    Queries,
-)
+from gpucost.sources.prometheus.queries import ADMIN_NAMESPACES, HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries
 from gpucost.sources.prometheus.resource_slices import ClaimTable
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, pod_name
 

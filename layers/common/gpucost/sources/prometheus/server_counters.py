@@ -15,10 +15,19 @@ from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, rows_a
 
 _SCRAPE_LABELS = frozenset(
     {
-        "__name__", STATISTIC_LABEL, "job", "instance", "endpoint", "service", "container", "node", "prometheus",
-        "prometheus_replica", "__replica__",
+        "__name__",
+        STATISTIC_LABEL,
+        "job",
+        "instance",
+        "endpoint",
+        "service",
+        "container",
+        "node",
+        "prometheus",
+        "prometheus_replica",
+        "__replica__",
     }
-)  # fmt: skip
+)
 """Labels of how a process is scraped, which differ if several jobs scrape it."""
 COPY_LABELS = ", ".join(sorted(_SCRAPE_LABELS - {"__name__", STATISTIC_LABEL, "instance"}))
 """For `max without`: labels in which the copies of a process' series differ. Other processes have another instance."""
@@ -76,10 +85,14 @@ class CounterTable:
         }
         self._ignored_labels = {
             server.name: {
-                *_SCRAPE_LABELS, inference.namespace, inference.pod, server.model_label, server.consumer_label,
+                *_SCRAPE_LABELS,
+                inference.namespace,
+                inference.pod,
+                server.model_label,
+                server.consumer_label,
             }
             for server in inference.sources
-        }  # fmt: skip
+        }
         self.partial = {self._pod(labels) for labels, _ in rows.get(PARTIAL, [])}
         """Pods whose raw samples are needed, by namespace and name."""
         self._series: list[CounterSeries] = []

@@ -18,13 +18,7 @@ from gpucost.core.metering.stuck_signals import (
 )
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import DeviceTable, gpu_uuid, node_name, read_device_samples
-from gpucost.sources.prometheus.families import (
-    NAMES_PER_QUERY,
-    ClusterMetrics,
-    Family,
-    HourReading,
-    RowsByStatistic,
-)
+from gpucost.sources.prometheus.families import NAMES_PER_QUERY, ClusterMetrics, Family, HourReading, RowsByStatistic
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, POWER
 from gpucost.sources.prometheus.tables import first_common_label_name, rows_at
 

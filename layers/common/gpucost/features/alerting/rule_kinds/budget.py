@@ -74,11 +74,7 @@ class BudgetRule(TickRule):
     """Used by quarterly forecasts. Default: three times the monthly budget. Alerts only use the monthly budget."""
     percents: Annotated[
         tuple[Annotated[Decimal, Field(gt=0, le=1000), BOUNDED_DIGITS], ...], Field(min_length=1, max_length=10)
-    ] = (
-        Decimal(50),
-        Decimal(80),
-        Decimal(100),
-    )
+    ] = (Decimal(50), Decimal(80), Decimal(100))
     """The percentages of the budget at which an alert fires."""
     projection: bool = True
     """Whether to fire also when the projection for the whole month reaches the highest of `percents`."""

@@ -47,9 +47,7 @@ class DynamoSpendStore:
         """Write a part of a month over the previous sums."""
         units = {unit: str(amount) for unit, amount in sums.spend_by_unit.items()}
         first_hour = sums.first_hour.isoformat() if sums.first_hour else ""
-        document = {
-            "units": units, "hours": sums.hours_with_data, "currency": sums.currency, "first": first_hour,
-        }  # fmt: skip
+        document = {"units": units, "hours": sums.hours_with_data, "currency": sums.currency, "first": first_hour}
         chunks.put_document(
             self._table, _document_items(cluster, _month_part_sort_key(month, part), document, month), None
         )

@@ -22,15 +22,7 @@ from gpucost.storage import chunked_documents as chunks
 from gpucost.storage.conditions import Comparison, Condition, MissingOr, equals
 from gpucost.storage.packed_items import retry_conflicts
 from gpucost.storage.ports import Table
-from gpucost.storage.table import (
-    SCHEMA_VERSION,
-    Item,
-    check_schema_version,
-    integer,
-    key,
-    text,
-    verify_integrity,
-)
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text, verify_integrity
 
 EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
 _GROUP_ADAPTER = TypeAdapter(AlertGroup)

@@ -18,12 +18,7 @@ from gpucost.features.recommendations.measuring import (
 )
 from gpucost.features.recommendations.model import RecommendationContent, recommendation_id, round_cents
 from gpucost.features.recommendations.patches import instance_types_patch
-from gpucost.features.recommendations.rules.replicas import (
-    MIN_POD_HOURS,
-    P95_TOLERANCE,
-    hours_with_latency,
-    mean_p95,
-)
+from gpucost.features.recommendations.rules.replicas import MIN_POD_HOURS, P95_TOLERANCE, hours_with_latency, mean_p95
 from gpucost.features.recommendations.rules.rightsizing import (
     MIN_MONTHLY_SAVING_USD,
     SERVICE_KINDS,

@@ -15,11 +15,7 @@ from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.measuring import WorkloadMeasures, estimate_saving, workload_subject
-from gpucost.features.recommendations.model import (
-    RecommendationContent,
-    RecommendationSubject,
-    round_cents,
-)
+from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, round_cents
 from gpucost.features.recommendations.patches import sharing_patch
 from gpucost.features.recommendations.pools import (
     gpus_per_node,

@@ -17,14 +17,7 @@ from gpucost.core.metering.resource_names import GPU_RESOURCES
 from gpucost.features.recommendations.history import PodWait
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.pods import pod_identity
-from gpucost.sources.prometheus.queries import (
-    INIT_REQUESTS,
-    NODE_INFO,
-    REQUESTS,
-    STATISTIC_LABEL,
-    quote,
-    union,
-)
+from gpucost.sources.prometheus.queries import INIT_REQUESTS, NODE_INFO, REQUESTS, STATISTIC_LABEL, quote, union
 from gpucost.sources.prometheus.tables import Labels, exported_label, parse_number
 
 _DAY = timedelta(days=1)
