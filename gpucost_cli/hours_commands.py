@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +16,8 @@ from gpucost_cli.options import HourOption, check_period, container_of, current_
 from gpucost_cli.redrive_command import redrive
 
 if TYPE_CHECKING:
-    from gpucost.pipeline.split_comparison import SplitSums
+    from gpucost.features.split_policies.comparison import SplitSums
     from gpucost.storage.ports import StoredSettings
-
-MAX_COMPARED_DAYS = 31
 
 
 @click.group()
@@ -84,14 +82,15 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     Example:
       gpucost hours compare-splits --stack gpucost-prod --from 2026-10-01 --to 2026-10-02 --format json
     """
-    from gpucost.pipeline.split_comparison import SplitComparer
+    from gpucost.features.split_policies import MAX_DAYS
 
     check_period(start, end)
-    if end - start > timedelta(days=MAX_COMPARED_DAYS):
-        raise InvalidInputError(f"the period has more than {MAX_COMPARED_DAYS} days. Compare a shorter one")
+    if end - start > timedelta(days=MAX_DAYS):
+        raise InvalidInputError(f"the period has more than {MAX_DAYS} days. Compare a shorter one")
     container = container_of(stack)
-    comparison = SplitComparer(container.settings_store, container.ledger, container.pricer)
-    splits = comparison.compare(_clusters_to_restate(container.settings_store.current(), cluster, start), start, end)
+    splits = container.split_comparer.compare(
+        _clusters_to_restate(container.settings_store.current(), cluster, start), start, end
+    )
     if not any(split.hour_count for split in splits):
         raise InvalidInputError(
             f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage. Compare other hours, "
@@ -99,7 +98,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
         )
     units = sorted({unit for split in splits for unit in split.costs_by_unit})
     if output_format == "json":
-        document = {"start": start, "end": end, "policies": [_policy_name(split) for split in splits]}
+        document = {"start": start, "end": end, "policies": [split.fields() for split in splits]}
         sys.stdout.write(dumps(document, indent=2) + "\n")
     elif output_format == "csv":
         header = ["business_unit", *(split.policy_name for split in splits)]
@@ -107,16 +106,6 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     else:
         title = f"{format_timestamp(start)} to {format_timestamp(end)}, {splits[0].hour_count} cluster-hours"
         _print_split_comparison(splits, units, title, splits[0].currency)
-
-
-def _policy_name(split: "SplitSums") -> dict[str, Any]:
-    rows = [{"business_unit": unit, **costs.figures()} for unit, costs in sorted(split.costs_by_unit.items())]
-    return {
-        "split_policy": split.policy_name,
-        "hours": split.hour_count,
-        "business_units": rows,
-        "capacity": split.capacity and split.capacity.figures(),
-    }
 
 
 def amounts_by_policy(splits: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:

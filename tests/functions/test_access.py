@@ -81,6 +81,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/v1/recommendations": ("bu", {}),
     "/v1/forecasts": ("bu", {"business_unit": "research"}),
     "/v1/prices": ("admin", DAY),
+    "/v1/split-policies": ("viewer", DAY),
     "/v1/alerts": ("bu", DAY),
     "/v1/budgets": ("bu", {}),
     "/v1/silences": ("viewer", {}),

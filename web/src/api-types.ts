@@ -480,6 +480,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/split-policies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What each split policy would charge
+         * @description Rates the stored usage of at most 31 days with every split policy, and changes nothing. A page has the sums of some of the hours; the amounts of all pages add up to those of the period.
+         */
+        get: operations["split_policies"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -4446,6 +4466,247 @@ export interface components {
             rows: components["schemas"]["SilenceRow"][];
         };
         /**
+         * SplitCapacity
+         * @description The cost of the nodes, and its parts that no business unit is charged for. `host_usd` is that of CPU and memory.
+         *
+         *     The node cost is the same under every policy that knows all prices.
+         */
+        SplitCapacity: {
+            /**
+             * Capacity Gpu Hours
+             * @description GPU-hours that the nodes had
+             */
+            capacity_gpu_hours: number | null;
+            /**
+             * Unallocated Gpu Hours
+             * @description GPU-hours that nodes offered and no pod held
+             */
+            unallocated_gpu_hours: number | null;
+            /**
+             * Stranded Gpu Hours
+             * @description GPU-hours that no pod could hold
+             */
+            stranded_gpu_hours: number | null;
+            /**
+             * Unobserved Gpu Hours
+             * @description GPU-hours for which no metrics say who held them
+             */
+            unobserved_gpu_hours: number | null;
+            /**
+             * Node Cost Usd
+             * @description Cost of the nodes; all parts add up to it
+             */
+            node_cost_usd: number | null;
+            /**
+             * Unallocated Usd
+             * @description Cost of the unallocated GPU-hours
+             */
+            unallocated_usd: number | null;
+            /**
+             * Stranded Usd
+             * @description Cost of the stranded GPU-hours
+             */
+            stranded_usd: number | null;
+            /**
+             * Unobserved Usd
+             * @description Cost of the unobserved GPU-hours
+             */
+            unobserved_usd: number | null;
+            /**
+             * Host Usd
+             * @description Part of the nodes' price that the split policy gives to CPU and memory
+             */
+            host_usd: number | null;
+            /**
+             * Residual Usd
+             * @description Node cost minus all other parts: 0 unless metrics contradict each other
+             */
+            residual_usd: number | null;
+            /**
+             * Unpriced Capacity Gpu Hours
+             * @description GPU-hours of nodes without a price. No amount includes them
+             */
+            unpriced_capacity_gpu_hours: number | null;
+            /**
+             * Device Energy Kwh
+             * @description Energy of all GPUs, as far as it was measured: energy of pods + idle + unattributed; null if it was not measured
+             */
+            device_energy_kwh: number | null;
+            /**
+             * Idle Energy Kwh
+             * @description Energy of GPUs of which no pod held any part
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Unattributed Energy Kwh
+             * @description Energy of GPUs of which it is not known which pods held them
+             */
+            unattributed_energy_kwh: number | null;
+            /**
+             * Device Energy Gpu Hours
+             * @description GPU-hours whose energy was measured, held or not
+             */
+            device_energy_gpu_hours: number | null;
+            /**
+             * Device Co2E Kg
+             * @description Location-based emissions of the energy of all GPUs, in kg CO2e
+             */
+            device_co2e_kg: number | null;
+            /**
+             * Idle Co2E Kg
+             * @description Location-based emissions of the idle energy, in kg CO2e
+             */
+            idle_co2e_kg: number | null;
+            /**
+             * Unattributed Co2E Kg
+             * @description Location-based emissions of the unattributed energy, in kg CO2e
+             */
+            unattributed_co2e_kg: number | null;
+            /**
+             * Device Energy Without Factor Kwh
+             * @description Energy of all GPUs in regions without an emission factor
+             */
+            device_energy_without_factor_kwh: number | null;
+        };
+        /**
+         * SplitPoliciesResponse
+         * @description GET /v1/split-policies.
+         */
+        SplitPoliciesResponse: {
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /**
+             * End
+             * Format: date-time
+             */
+            end: string;
+            /**
+             * Default Window
+             * @description 24h if the request had no start, end or window: the period is the last 24 ended hours. Null otherwise
+             */
+            default_window: "24h" | null;
+            /** Rows */
+            rows: components["schemas"]["SplitPolicyRow"][];
+            /**
+             * Cursor
+             * @description Pass it as the parameter `cursor` to get the next page; null on the last page
+             */
+            cursor: string | null;
+        };
+        /**
+         * SplitPolicyRow
+         * @description The sums that one split policy would charge for the hours of this page.
+         */
+        SplitPolicyRow: {
+            /**
+             * Split Policy
+             * @example scad
+             */
+            split_policy: string;
+            /**
+             * Is In Force
+             * @description Whether it is the policy of the current settings
+             */
+            is_in_force: boolean;
+            /**
+             * Currency
+             * @example USD
+             */
+            currency: string;
+            /**
+             * Hours
+             * @description Cluster-hours with stored usage and figures
+             */
+            hours: number;
+            /** Business Units */
+            business_units: components["schemas"]["SplitUnitCosts"][];
+            /** @description Null if the capacity of an hour is unknown */
+            capacity: components["schemas"]["SplitCapacity"] | null;
+            /**
+             * Notes
+             * @description Which prices are missing under this policy
+             */
+            notes: string[];
+        };
+        /**
+         * SplitUnitCosts
+         * @description What a policy would charge a business unit.
+         */
+        SplitUnitCosts: {
+            /**
+             * Allocated Gpu Hours
+             * @description GPU-hours allocated to pods
+             * @example 5.142857142857
+             */
+            allocated_gpu_hours: number;
+            /**
+             * Effective Gpu Hours
+             * @description Allocated GPU-hours × utilization, where utilization was measured
+             */
+            effective_gpu_hours: number;
+            /**
+             * Allocated Usd
+             * @description Cost of the allocated GPU-hours
+             * @example 61.714285714286
+             */
+            allocated_usd: number | null;
+            /**
+             * Effective Usd
+             * @description Part of the allocated cost that was used
+             */
+            effective_usd: number | null;
+            /**
+             * Waste Usd
+             * @description Part of the allocated cost that was measured and not used
+             */
+            waste_usd: number | null;
+            /**
+             * Unmeasured Usd
+             * @description Part of the allocated cost without a utilization measurement
+             */
+            unmeasured_usd: number | null;
+            /**
+             * Unmeasured Gpu Hours
+             * @description Allocated GPU-hours without a utilization measurement
+             */
+            unmeasured_gpu_hours: number;
+            /**
+             * Unpriced Gpu Hours
+             * @description Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these are all allocated GPU-hours
+             */
+            unpriced_gpu_hours: number;
+            /**
+             * Energy Kwh
+             * @description Energy that the GPUs drew while pods held them, as far as it was measured; null if it was not
+             */
+            energy_kwh: number | null;
+            /**
+             * Energy Gpu Hours
+             * @description Allocated GPU-hours whose energy was measured
+             */
+            energy_gpu_hours: number | null;
+            /**
+             * Unused Energy Kwh
+             * @description Energy of pods that used their GPUs at no time of the hour
+             */
+            unused_energy_kwh: number | null;
+            /**
+             * Co2E Kg
+             * @description Location-based emissions of the energy in kg CO2e; null if energy or emission factor are unknown
+             */
+            co2e_kg: number | null;
+            /**
+             * Energy Without Factor Kwh
+             * @description Energy in regions without an emission factor. No emissions include it
+             */
+            energy_without_factor_kwh: number | null;
+            /** Business Unit */
+            business_unit: string;
+        };
+        /**
          * SummaryRange
          * @description The summaries of a window.
          */
@@ -7208,6 +7469,82 @@ export interface operations {
             };
             /** @description The resource does not exist */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error. Details are in the function's log */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database did not respond. Try again */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There are no settings yet. Run gpucost settings push */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    split_policies: {
+        parameters: {
+            query?: {
+                /** @description Start of the period: a full UTC hour, or a UTC day. Pass it with end, or pass window instead. Without start, end and window, the period is that of window=24h, and default_window says so */
+                start?: string | null;
+                /** @description End of the period, exclusive: a full UTC hour, or a UTC day */
+                end?: string | null;
+                /** @description Period relative to now, instead of start and end: 24h (ended hours, without the newest one until all clusters have published it), 7d (UTC days, including these hours of today), today, yesterday, week, lastweek (from Monday), month, lastmonth */
+                window?: string | null;
+                /** @description Only these clusters, also in the totals: comma-separated values match any of them; ! before a value excludes it; * at the end matches a prefix; !* matches an empty name; escape a comma, !, * or backslash with a backslash */
+                cluster?: string | null;
+                /** @description Cursor from the previous page. Send it with the same parameters */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SplitPoliciesResponse"];
+                };
+            };
+            /** @description A parameter is wrong. The problem document names it and says what is allowed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller's roles do not allow this. The problem document names the role */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -7,6 +7,7 @@ from gpucost.features.alerting.parts import AlertingParts
 from gpucost.features.exports.parts import ExportParts
 from gpucost.features.opencost.parts import OpenCostParts
 from gpucost.features.recommendations.parts import RecommendationParts
+from gpucost.features.split_policies.parts import SplitPolicyParts
 from gpucost.pipeline.parts import PipelineParts
 from gpucost.reports.parts import ReportParts
 
@@ -38,7 +39,9 @@ def workload_savings(recommendations: "DynamoRecommendations") -> "ReadSavings":
     ]
 
 
-class Container(PipelineParts, ReportParts, AlertingParts, ExportParts, OpenCostParts, RecommendationParts):
+class Container(
+    SplitPolicyParts, PipelineParts, ReportParts, AlertingParts, ExportParts, OpenCostParts, RecommendationParts
+):
     """All parts of one process. Each base has those of a feature; what they need of one another is here.
 
     A function makes one while it is initialized, so that a warm function and a snapshot keep it. A command makes one
@@ -96,6 +99,7 @@ class Container(PipelineParts, ReportParts, AlertingParts, ExportParts, OpenCost
             recommendations=lambda: self.recommendation_queries,
             forecasts=lambda: self.forecasts,
             fleet_forecasts=lambda: self.fleet_forecasts,
+            split_policies=lambda: self.split_comparer,
             access=lambda: self.access_policy,
             sign_in=lambda: self.sign_in,
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
@@ -36,6 +36,7 @@ from gpucost.features.recommendations.forecast_routes import add_forecast_routes
 from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.features.recommendations.routes import add_recommendation_routes
+from gpucost.features.split_policies.routes import add_split_policy_routes
 from gpucost.http.access import authorize, open_to, required_role
 from gpucost.http.documentation_page import CONTENT_SECURITY_POLICY, HTML_CONTENT_TYPE, documentation_page
 from gpucost.http.parameters import are_unknown_parameters_ignored
@@ -46,6 +47,9 @@ from gpucost.reports.limit_reports import LimitReports
 from gpucost.reports.prices import PriceBookListing
 from gpucost.reports.report_service import ReportService
 from gpucost.runtime.gc_control import gc_paused
+
+if TYPE_CHECKING:
+    from gpucost.features.split_policies.comparison import SplitComparer
 
 API_VERSION = "1.0.0"
 _SHOWN_NAME_LENGTH = 60
@@ -88,6 +92,7 @@ class Services(Struct, frozen=True, kw_only=True):
     recommendations: Callable[[], RecommendationQueries]
     forecasts: Callable[[], ForecastService]
     fleet_forecasts: Callable[[], FleetForecastService]
+    split_policies: "Callable[[], SplitComparer]"
     access: Callable[[], AccessPolicy]
     sign_in: Callable[[], SignIn | None]
 
@@ -113,6 +118,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_alert_routes(app, services.alerts, services.budgets)
     add_recommendation_routes(app, services.recommendations)
     add_forecast_routes(app, services.forecasts, services.fleet_forecasts)
+    add_split_policy_routes(app, services.split_policies)
     add_page_routes(app, DashboardPage(page_folder), services.sign_in)
 
     @cache
