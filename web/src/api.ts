@@ -27,6 +27,8 @@ export type NodesResponse = Schemas["NodesResponse"];
 export type PriceRow = Schemas["PriceRow"];
 export type Recommendation = Schemas["RecommendationRow"];
 export type RestatementsResponse = Schemas["RestatementsResponse"];
+export type SplitPolicyRow = Schemas["SplitPolicyRow"];
+export type SplitPoliciesResponse = Schemas["SplitPoliciesResponse"];
 export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
 /** What happened at a time, on a chart. */
@@ -42,7 +44,8 @@ export interface Mark {
 /** The routes that the page reads. */
 export type Path =
   PagedPath | "v1/alerts" | "v1/budgets" | "v1/business-units" | "v1/fleet" | "v1/forecasts" | "v1/recommendations";
-type PagedPath = TablePath | "v1/hours" | "v1/lines" | "v1/nodes" | "v1/prices" | "v1/restatements";
+type PagedPath =
+  TablePath | "v1/hours" | "v1/lines" | "v1/nodes" | "v1/prices" | "v1/restatements" | "v1/split-policies";
 /** The routes whose rows are downloaded. */
 export type TablePath = "v1/costs" | "v1/inference";
 

@@ -43,6 +43,7 @@ const VIEWS = {
   models: loadedLater(async () => (await import("./views/models")).Models),
   model: loadedLater(async () => (await import("./views/model")).Model),
   consumer: loadedLater(async () => (await import("./views/model")).Model),
+  splits: loadedLater(async () => (await import("./views/split-policies")).SplitPolicies),
   doctor: loadedLater(async () => (await import("./views/doctor")).Doctor),
   glossary: loadedLater(async () => (await import("./views/glossary")).Glossary),
   missing: Missing,
@@ -55,6 +56,7 @@ const VIEW_NAMES = {
   nodes: "Nodes",
   hour: "Hour",
   health: "Data health",
+  splits: "Split policies",
   doctor: "Doctor",
   glossary: "Glossary",
 };
@@ -157,7 +159,7 @@ function ListedViews({ route }: { route: Route }) {
       {VIEW_NAMES[view]}
     </a>
   );
-  const rest: Listed[] = [...(isNarrow ? checks : []), "hour", "glossary"];
+  const rest: Listed[] = [...(isNarrow ? checks : []), "hour", "splits", "glossary"];
   return (
     <>
       {[...views, ...(isNarrow ? [] : checks)].map(link)}

@@ -11,6 +11,7 @@ const VIEWS = [
   "models",
   "model",
   "consumer",
+  "splits",
   "doctor",
   "glossary",
 ] as const;

@@ -18,7 +18,7 @@ from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import format_timestamp
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.rollups import DAY
-from gpucost.features.split_policies.comparison import MAX_PAGE_PODS, SplitComparer
+from gpucost.features.split_policies.comparison import MAX_PAGE_PODS, PODS_PER_HOUR, SplitComparer
 from gpucost.reports.parameters import QueryParameters
 from gpucost.runtime.environment import Environment
 from gpucost.storage.ports import Table
@@ -109,10 +109,10 @@ def test_pages_add_up_to_the_period(system: System) -> None:
     period = QueryParameters(format_timestamp(HOUR), format_timestamp(HOUR + 5 * HOUR_LENGTH))
     whole = comparer(system).page(period, scope=FULL_ACCESS)
     assert (whole.cursor, whole.in_force, {sums.hour_count for sums in whole.policies}) == (None, "own", {5})
-    pages = [comparer(system, max_page_pods=2).page(period, scope=FULL_ACCESS)]
+    pages = [comparer(system, max_page_pods=2 * (PODS_PER_HOUR + 1)).page(period, scope=FULL_ACCESS)]
     while pages[-1].cursor is not None:
         following = replace(period, cursor=pages[-1].cursor)
-        pages.append(comparer(system, max_page_pods=2).page(following, scope=FULL_ACCESS))
+        pages.append(comparer(system, max_page_pods=2 * (PODS_PER_HOUR + 1)).page(following, scope=FULL_ACCESS))
     assert [page.policies[0].hour_count for page in pages] == [2, 2, 1], "an hour has one pod"
     for index, sums in enumerate(whole.policies):
         of_pages = [page.policies[index] for page in pages]
@@ -160,7 +160,7 @@ def test_hour_without_figures_hides_no_other_hour(system: System) -> None:
 
 def test_route_answers_in_pages_with_the_described_fields(system: System) -> None:
     system.attribute(hours=3, version=2)
-    split_comparer = comparer(system, max_page_pods=2)
+    split_comparer = comparer(system, max_page_pods=2 * (PODS_PER_HOUR + 1))
     container = Container(
         Environment(table="unused"), settings_store=system.store, split_comparer=split_comparer, clock=lambda: NOW
     )

@@ -30,6 +30,8 @@ from gpucost.storage.ports import Clock, SettingsStore
 
 MAX_PAGE_PODS = 60_000
 """Pods that one response rates with each policy: a third of what can be rated in 29 seconds."""
+PODS_PER_HOUR = 50
+"""The requests for an hour's usage take as long as rating this many pods."""
 
 
 class SplitSums(Struct):
@@ -163,6 +165,7 @@ class SplitComparer:
         for count, manifest in enumerate(manifests):
             if max_pods is not None and pods >= max_pods:
                 return [*sums.values()], count
+            pods += PODS_PER_HOUR
             usage = self._ledger.usage(manifest)
             if usage is None:
                 continue

@@ -1,0 +1,97 @@
+// What each split policy would charge for the same hours, added up over the pages of the API's answer.
+
+import type { SplitPolicyRow } from "./api";
+import { DAY, type Figure, instant } from "./format";
+
+/** The longest period that the page compares: rating a large fleet's week with all policies takes a minute. */
+export const MOST_DAYS = 7;
+
+/** The last days of a period that is longer than what is compared. */
+export function comparedPeriod({ start, end }: { start: string; end: string }): { start: string; end: string } {
+  const first = Date.parse(end) - MOST_DAYS * DAY;
+  return Date.parse(start) < first ? { start: instant(first), end } : { start, end };
+}
+
+export interface UnitCharges {
+  unit: string;
+  /** By policy; null where nothing of the unit has a price. */
+  charges: Readonly<Record<string, number | null>>;
+}
+
+export interface PolicySums {
+  policy: string;
+  isInForce: boolean;
+  hours: number;
+  /** Of the nodes, and of the part of it that CPU and memory bear; unknown if any hour's is. */
+  nodeCost: Figure;
+  hostCost: Figure;
+  /** What no business unit is charged for: the GPUs' part of the rest. */
+  unallocatedCost: Figure;
+  allocatedCost: Figure;
+  notes: readonly string[];
+}
+
+const total = (figures: readonly Figure[]): number | null =>
+  figures.reduce<number | null>((sum, figure) => (sum === null || figure == null ? null : sum + figure), 0);
+
+const known = (figures: readonly Figure[]): number | null => {
+  const present = figures.filter((figure) => figure != null);
+  return present.length === 0 ? null : present.reduce((sum, figure) => sum + figure, 0);
+};
+
+/** The policies, that of the settings first. */
+export function policySums(rows: readonly SplitPolicyRow[]): PolicySums[] {
+  const names = [...new Set(rows.map((row) => row.split_policy))];
+  const sums = names.map((policy) => {
+    const pages = rows.filter((row) => row.split_policy === policy);
+    const withHours = pages.filter(({ hours }) => hours > 0);
+    const capacity = (key: keyof NonNullable<SplitPolicyRow["capacity"]>) =>
+      total(withHours.map((page) => page.capacity?.[key]));
+    return {
+      policy,
+      isInForce: pages.some((page) => page.is_in_force),
+      hours: withHours.reduce((sum, { hours }) => sum + hours, 0),
+      nodeCost: capacity("node_cost_usd"),
+      hostCost: capacity("host_usd"),
+      unallocatedCost: total(
+        (["unallocated_usd", "stranded_usd", "unobserved_usd", "residual_usd"] as const).map(capacity),
+      ),
+      allocatedCost: total(pages.flatMap((page) => page.business_units.map((unit) => unit.allocated_usd))),
+      notes: [...new Set(pages.flatMap((page) => page.notes))],
+    };
+  });
+  return sums.sort((left, right) => Number(right.isInForce) - Number(left.isInForce));
+}
+
+/** What the units would be charged. */
+export function unitCharges(rows: readonly SplitPolicyRow[]): UnitCharges[] {
+  const charges = new Map<string, Record<string, number | null>>();
+  for (const { split_policy: policy, business_units: units } of rows)
+    for (const { business_unit: unit, allocated_usd: usd } of units) {
+      const ofUnit = charges.get(unit) ?? {};
+      charges.set(unit, { ...ofUnit, [policy]: known([ofUnit[policy], usd]) });
+    }
+  return [...charges].map(([unit, ofUnit]) => ({ unit, charges: ofUnit }));
+}
+
+export interface Change {
+  unit: string;
+  policy: string;
+  from: number;
+  to: number;
+}
+
+/** The unit and policy whose charge differs most from that of the policy in force. */
+export function largestChange(units: readonly UnitCharges[], inForce: string): Change | undefined {
+  const changes = units.flatMap(({ unit, charges }) => {
+    const from = charges[inForce];
+    if (from == null) return [];
+    return Object.entries(charges).flatMap(([policy, to]) => (to === null ? [] : [{ unit, policy, from, to }]));
+  });
+  const size = ({ from, to }: Change) => Math.abs(to - from);
+  const largest = changes.reduce<Change | undefined>(
+    (most, change) => (most === undefined || size(change) > size(most) ? change : most),
+    undefined,
+  );
+  return largest !== undefined && size(largest) > 0 ? largest : undefined;
+}

@@ -1,0 +1,211 @@
+// What each business unit would be charged under each split policy, for the same hours.
+
+import { fetchAll, fetchJson, ifAllowed, type SplitPoliciesResponse } from "../api";
+import { figureColumn, nameColumn } from "../columns";
+import { counted, type Figure, moment, money, percent, ratio, roundMoney, signed } from "../format";
+import { useFetch, useRoute, useZone } from "../hooks";
+import { type Column, Empty, Help, Name, Section, SplitPolicy, Table, View } from "../parts";
+import { linkTo, periodOf, type Route } from "../route";
+import {
+  comparedPeriod,
+  largestChange,
+  MOST_DAYS,
+  type PolicySums,
+  policySums,
+  type UnitCharges,
+  unitCharges,
+} from "../split-policies";
+import { save, spreadsheetOf } from "../spreadsheet";
+
+const MOST_PAGES = 60;
+
+interface ViewData {
+  response: SplitPoliciesResponse;
+  /** Whether only the last days of the period are compared. */
+  isCut: boolean;
+}
+
+async function fetchSplits(route: Route): Promise<ViewData | null> {
+  const { cluster } = route.query;
+  const { start, end } = await fetchJson("v1/fleet", { ...periodOf(route), cluster });
+  const compared = comparedPeriod({ start, end });
+  const response = await ifAllowed(fetchAll("v1/split-policies", { ...compared, cluster }, MOST_PAGES));
+  return response && { response, isCut: compared.start !== start };
+}
+
+export function SplitPolicies() {
+  const route = useRoute();
+  const request = useFetch(JSON.stringify([periodOf(route), route.query["cluster"]]), () => fetchSplits(route));
+  return (
+    <View title="Split policies" request={request}>
+      {(viewData) =>
+        viewData === null ? <Empty>Your role may not compare split policies.</Empty> : <Shown {...viewData} />
+      }
+    </View>
+  );
+}
+
+function Shown({ response, isCut }: ViewData) {
+  const route = useRoute();
+  const zone = useZone();
+  const policies = policySums(response.rows);
+  const units = unitCharges(response.rows);
+  const inForce = policies[0];
+  const currency = response.rows[0]?.currency ?? "USD";
+  if (inForce === undefined || policies.every(({ hours }) => hours === 0)) {
+    return (
+      <Empty>
+        No hour of this period has stored usage, from which a policy could be rated. See{" "}
+        <a href={linkTo(route, "health")}>Data health</a>, or select another period.
+      </Empty>
+    );
+  }
+  const change = largestChange(units, inForce.policy);
+  const notes = [...new Set(policies.flatMap((policy) => policy.notes))];
+  return (
+    <>
+      <p data-testid="in-force">
+        In force: <SplitPolicy name={inForce.policy} />. The same usage and the same node prices, of{" "}
+        {moment(response.start, zone)} to {moment(response.end, zone)}
+        {isCut && `, the last ${MOST_DAYS} days of the period`}
+        {", "}
+        {counted(inForce.hours, "cluster-hour")}.
+      </p>
+      {response.cursor !== null && (
+        <p class="note unpriced" role="status">
+          The period is too large to compare here: later hours are missing. Select a cluster or a shorter period.
+        </p>
+      )}
+      {change !== undefined && (
+        <p data-testid="largest-change">
+          The largest change: <Name>{change.unit}</Name> would pay {roundMoney(change.to, currency)} under{" "}
+          {change.policy} and pays {roundMoney(change.from, currency)} now.
+        </p>
+      )}
+      <Section
+        title="Cost of business units"
+        aside={
+          <button type="button" onClick={() => saveUnits(units, policies, response)}>
+            Excel
+          </button>
+        }
+      >
+        <Units units={units} policies={policies} currency={currency} />
+      </Section>
+      <Section title="Parts of the node cost">
+        <Parts policies={policies} currency={currency} />
+      </Section>
+      {notes.length > 0 && (
+        <ul class="notes" data-testid="split-notes">
+          {notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+      <details>
+        <summary>How to change the policy</summary>
+        <ol>
+          <li>
+            Set <code>pricing.split</code> in the settings, such as <code>{"pricing: {split: scad}"}</code>, and run{" "}
+            <code class="command">gpucost settings push</code>. Hours from then on are rated with it.
+          </li>
+          <li>
+            For past hours, run <code class="command">gpucost hours restate</code> with <code>--settings current</code>.
+            Closed months keep their figures.
+          </li>
+        </ol>
+      </details>
+    </>
+  );
+}
+
+const titleOf = ({ policy, isInForce }: PolicySums) => (isInForce ? `${policy} (in force)` : policy);
+
+function Units(props: { units: readonly UnitCharges[]; policies: readonly PolicySums[]; currency: string }) {
+  const { units, policies, currency } = props;
+  const route = useRoute();
+  const inForce = policies[0]?.policy ?? "";
+  const columns: Column<UnitCharges>[] = [
+    nameColumn(
+      "unit",
+      "Business unit",
+      ({ unit }) => unit,
+      ({ unit }) => linkTo(route, "unit", unit),
+    ),
+    ...policies.map((policy): Column<UnitCharges> => {
+      const chargeOf = ({ charges }: UnitCharges) => charges[policy.policy] ?? null;
+      return {
+        ...figureColumn<UnitCharges>(policy.policy, titleOf(policy), chargeOf, (usd) => money(usd, currency)),
+        cell: (row) => (
+          <>
+            {money(chargeOf(row), currency)}
+            {!policy.isInForce && <Difference from={row.charges[inForce]} to={chargeOf(row)} currency={currency} />}
+          </>
+        ),
+        unknown: (row) => (chargeOf(row) === null ? "the policy needs a price or a shape that is unknown" : undefined),
+      };
+    }),
+  ];
+  return (
+    <Table
+      name="split-units"
+      caption="Allocated cost under each split policy, and the difference from the one in force"
+      sort={`-${inForce}`}
+      rows={units}
+      rowKey={({ unit }) => unit}
+      columns={columns}
+    />
+  );
+}
+
+function Difference({ from, to, currency }: { from: Figure; to: Figure; currency: string }) {
+  if (from == null || to == null || from === to) return null;
+  return <small class="unknown"> {signed(to - from, (usd) => roundMoney(usd, currency))}</small>;
+}
+
+function Parts({ policies, currency }: { policies: readonly PolicySums[]; currency: string }) {
+  const part = (key: string, title: string, of: (row: PolicySums) => Figure): Column<PolicySums> => ({
+    ...figureColumn<PolicySums>(key, title, of, (usd) => money(usd, currency)),
+    cell: (row) => (
+      <>
+        {money(of(row), currency)}
+        {key !== "node" && <small class="unknown"> {percent(ratio(of(row), row.nodeCost))}</small>}
+      </>
+    ),
+  });
+  return (
+    <>
+      <Table
+        name="split-parts"
+        caption="The node cost is the same under every policy; what changes is who bears it"
+        sort="-allocated"
+        rows={policies}
+        rowKey={({ policy }) => policy}
+        columns={[
+          nameColumn("policy", "Split policy", titleOf),
+          part("node", "Node cost", (row) => row.nodeCost),
+          part("allocated", "Business units", (row) => row.allocatedCost),
+          part("unallocated", "GPUs that nobody held", (row) => row.unallocatedCost),
+          part("host", "CPU and memory", (row) => row.hostCost),
+        ]}
+      />
+      <p class="note">
+        CPU and memory <Help term="host" /> are of no business unit: they are for what else runs on the nodes.
+      </p>
+    </>
+  );
+}
+
+function saveUnits(units: readonly UnitCharges[], policies: readonly PolicySums[], response: SplitPoliciesResponse) {
+  const text = spreadsheetOf(
+    [
+      { title: "Business unit", of: ({ unit }: UnitCharges) => unit },
+      ...policies.map((policy) => ({
+        title: titleOf(policy),
+        of: ({ charges }: UnitCharges) => charges[policy.policy] ?? null,
+      })),
+    ],
+    units,
+  );
+  save(text, `split-policies-${response.start.slice(0, 10)}-to-${response.end.slice(0, 10)}.csv`);
+}
