@@ -5,6 +5,7 @@ import { COMPARISONS } from "./compare";
 import { isDimension, MEASURES } from "./explore";
 import { isWindow, windowName } from "./periods";
 import { type Route, windowOf } from "./route";
+import { KINDS, STATES } from "./savings";
 
 export interface Ignored {
   key: string;
@@ -48,6 +49,11 @@ export function understood(route: Route): { route: Route; ignored: Ignored[] } {
     check("by", isDimension, "not a dimension of costs, so they are grouped by business unit");
     check("then", isDimension, "not a dimension of costs, so they are grouped by one");
     check("measure", (text) => Object.hasOwn(MEASURES, text), "not a measure, so allocated cost is shown");
+  }
+  if (route.view === "savings") {
+    const isState = (text: string) => text === "all" || STATES.some(({ state }) => state === text);
+    check("state", isState, "not a state of recommendations, so open ones are shown");
+    check("kind", (text) => Object.hasOwn(KINDS, text), "not a kind of recommendations, so all kinds are shown");
   }
   return { route: ignored.length === 0 ? route : { ...route, query }, ignored };
 }

@@ -63,3 +63,13 @@ test("other parameters that the page does not have are named, and left out", () 
     "measure=profit: not a measure, so allocated cost is shown",
   ]);
 });
+
+test("a state or kind that no recommendation has is named, and left out", () => {
+  const { route, why } = after("#/savings?state=done&kind=magic");
+  expect(route.query).toEqual({});
+  expect(why).toEqual([
+    "state=done: not a state of recommendations, so open ones are shown",
+    "kind=magic: not a kind of recommendations, so all kinds are shown",
+  ]);
+  expect(after("#/savings?state=all&kind=idle").why).toEqual([]);
+});
