@@ -58,6 +58,7 @@ def take(browser: Browser, url: str, end: datetime, folder: Path, looks: Sequenc
         "explore": f"explore?{period}&by=workload&measure=waste_usd&compare=1",
         "explore-filtered": f"explore?{period}&by=workload&f.business_unit=data-science&trail=business_unit&grain=hour",
         "unit": f"unit/data-science?{period}",
+        "splits": f"splits?{period}",
         "models": f"models?{period}",
         "savings": "savings?zone=utc&state=all",
         "nodes": f"nodes?{period}",

@@ -401,6 +401,7 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
         "hour",
         "savings",
         "health",
+        "splits",
     ],
 )
 def test_every_view_works_on_all_screens(visit: Callable[..., Page], view: str) -> None:
@@ -963,3 +964,36 @@ def test_errors_are_shown_and_retried(tabs: Tabs, demo: Demo) -> None:
     expect(page.get_by_test_id("waste")).to_be_visible()
     page.goto(f"{demo.url}/#/overview?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z")
     expect(page.locator(".empty")).to_contain_text("72 cluster-hours expected, none with figures")
+
+
+def test_split_policies_show_what_each_would_charge(visit: Callable[..., Page], demo: Demo) -> None:
+    page = visit("splits")
+    rows = demo.ask(f"/v1/split-policies?{day(demo)}")["rows"]
+    charges = {
+        row["split_policy"]: {unit["business_unit"]: unit["allocated_usd"] for unit in row["business_units"]}
+        for row in rows
+    }
+    assert {row["split_policy"] for row in rows if row["is_in_force"]} == {"datadog"}
+    # The policy in force charges what was published.
+    published = {
+        row["business_unit"]: row["allocated_usd"]
+        for row in demo.ask(f"/v1/business-units?{day(demo)}")["rows"]
+        if row["allocated_usd"]
+    }
+    assert charges["datadog"] == published
+    units = sorted(published, key=lambda unit: -published[unit])
+    assert [
+        (row["Business unit"], row["datadog (in force)"], row["scad"].partition(" ")[0])
+        for row in cells(page, "split-units")
+    ] == [(unit, usd(charges["datadog"][unit]), usd(charges["scad"][unit])) for unit in units]
+    parts = {row["Split policy"]: row for row in cells(page, "split-parts")}
+    assert {row["Node cost"] for row in parts.values()} == {usd(rows[0]["capacity"]["node_cost_usd"])}
+    assert parts["scad"]["CPU and memory"].partition(" ")[0] == usd(
+        next(row for row in rows if row["split_policy"] == "scad")["capacity"]["host_usd"]
+    )
+    largest = max(
+        ((policy, unit) for policy in charges for unit in units),
+        key=lambda named: abs(charges[named[0]][named[1]] - published[named[1]]),
+    )
+    expect(page.get_by_test_id("largest-change")).to_contain_text(f"{largest[1]} would pay")
+    expect(page.get_by_test_id("largest-change")).to_contain_text(f"under {largest[0]}")

@@ -61,7 +61,9 @@ function Shown({ response, isCut }: ViewData) {
     );
   }
   const change = largestChange(units, inForce.policy);
-  const notes = [...new Set(policies.flatMap((policy) => policy.notes))];
+  // Notes on prices that all policies have say nothing about a policy.
+  const isOfAll = (note: string) => policies.every((policy) => policy.notes.includes(note));
+  const notes = [...new Set(policies.flatMap((policy) => policy.notes))].filter((note) => !isOfAll(note));
   return (
     <>
       <p data-testid="in-force">

@@ -30,7 +30,7 @@ from gpucost.storage.ports import Clock, SettingsStore
 
 MAX_PAGE_PODS = 60_000
 """Pods that one response rates with each policy: a third of what can be rated in 29 seconds."""
-PODS_PER_HOUR = 50
+PODS_PER_HOUR = 100
 """The requests for an hour's usage take as long as rating this many pods."""
 
 
