@@ -187,7 +187,7 @@ function Parts({ policies, currency }: { policies: readonly PolicySums[]; curren
           nameColumn("policy", "Split policy", titleOf),
           part("node", "Node cost", (row) => row.nodeCost),
           part("allocated", "Business units", (row) => row.allocatedCost),
-          part("unallocated", "GPUs that nobody held", (row) => row.unallocatedCost),
+          part("unallocated", "GPUs without pods", (row) => row.unallocatedCost),
           part("host", "CPU and memory", (row) => row.hostCost),
         ]}
       />
