@@ -1,6 +1,6 @@
 """Conditions of the ledger's table: on the stored item for a write, and on the sort keys of a query.
 
-Each table engine renders them in its own language: `storage/table.py` as DynamoDB's expressions.
+`storage/dynamodb_table.py` renders them as DynamoDB's expressions; `storage/sqlite_table.py` checks them itself.
 """
 
 from typing import Literal
