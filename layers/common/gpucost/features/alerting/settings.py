@@ -149,7 +149,7 @@ def _is_time_zone(name: str) -> bool:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):
         return False
-    return name != FLEET_SCOPE
+    return True
 
 
 class SettingsWithAlerts(CoreSettings):
