@@ -3,15 +3,13 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import WIDE_CONTEXT, Costs
 from gpucost.core.decimals import parse_decimal
 from gpucost.core.query.cost_query import IDLE_FIGURES
 from gpucost.runtime.json_text import csv_text
-
-_EXACT = Context(prec=60)
 
 
 def add_up_parts(rows: Iterable[Mapping[str, Any]], sort: str) -> list[dict[str, Any]]:
@@ -54,7 +52,7 @@ def _sum(total: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     for name in IDLE_FIGURES:
         if name in total:
             is_unknown = total[name] is None or row[name] is None
-            figures[name] = None if is_unknown else _EXACT.add(total[name], row[name])
+            figures[name] = None if is_unknown else WIDE_CONTEXT.add(total[name], row[name])
     return figures
 
 
@@ -62,5 +60,5 @@ def _sum_or_none(amounts: Sequence[Decimal | None]) -> Decimal | None:
     present = [amount for amount in amounts if amount is not None]
     total = Decimal(0)
     for amount in present:
-        total = _EXACT.add(total, amount)
+        total = WIDE_CONTEXT.add(total, amount)
     return total if present else None

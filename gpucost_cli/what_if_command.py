@@ -2,13 +2,13 @@
 
 import re
 import sys
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.hours import HOURS_PER_MONTH
 from gpucost_cli.options import container_of, format_option, stack_option
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _MOVE = re.compile(
     r"(?P<gpus>[1-9]\d{0,5})\s*x?\s+(?P<model>\S.*?)\s+to\s+(?P<profile>[1-7]g\.\d+gb(?:\+me)?)", re.IGNORECASE
 )
-_HOURS_PER_MONTH = Decimal(730)
 
 
 @click.command("what-if")
@@ -104,7 +103,7 @@ def _print_tables(outcome: "SliceMoveOutcome", currency: str, move: "MoveToSlice
         click.echo(
             f"moved: {outcome.moved_gpus:.2f} GPUs on average instead of {move.gpus}, because the unit held no more"
         )
-    monthly = outcome.freed_usd / outcome.days / 24 * _HOURS_PER_MONTH
+    monthly = outcome.freed_usd / outcome.days / 24 * HOURS_PER_MONTH
     click.echo(
         f"freed: {outcome.freed_gpu_hours / outcome.days / 24:.2f} GPUs, {money(monthly, currency)} a month when "
         "their nodes are removed; unallocated until then"

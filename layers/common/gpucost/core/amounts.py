@@ -28,13 +28,14 @@ Need = Literal["nothing", "price", "energy", "emission factor"]
 """What must be known for an amount to be known: a price, measured energy, or an emission factor of this energy."""
 _UNITS = {"_gpu_hours": "GPU-hours", "_usd": "USD", "_kwh": "kWh", "co2e_kg": "kg CO2e"}
 """By the ending of the names of amounts. USD stands for the currency of the response."""
-_WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
+WIDE_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
+"""Has enough digits for any sum or product of amounts."""
 
 
 def to_fixed_point(number: Fraction | Decimal | int) -> int:
     """Round a number half-even to a fixed-point amount, the ledger's resolution."""
     if isinstance(number, Decimal):
-        return int(number.scaleb(DIGITS, context=_WIDE).to_integral_value(ROUND_HALF_EVEN, context=_WIDE))
+        return int(number.scaleb(DIGITS, context=WIDE_CONTEXT).to_integral_value(ROUND_HALF_EVEN, context=WIDE_CONTEXT))
     amount, remainder = divmod(number.numerator * SCALE, number.denominator)
     twice = 2 * remainder
     is_rounded_up = twice > number.denominator or (twice == number.denominator and amount % 2 == 1)
@@ -43,7 +44,7 @@ def to_fixed_point(number: Fraction | Decimal | int) -> int:
 
 def to_decimal(amount: int) -> Decimal:
     """Convert a fixed-point amount to a decimal with 12 digits after the point, exactly."""
-    return _WIDE.scaleb(amount, -DIGITS)
+    return WIDE_CONTEXT.scaleb(amount, -DIGITS)
 
 
 def quantize(number: Fraction | Decimal | int) -> Decimal:

@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gpucost.core.amounts import MAX_AMOUNT
 from gpucost.core.costs_by_model import InferenceRules, costs_by_model, with_bounded_names
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
+from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
 from gpucost.core.pricing.emissions import Emissions

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)
 HOUR_MS = 3_600_000
+HOURS_PER_MONTH = 730
+"""8,760 hours of a year ÷ 12, as on AWS's price pages."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 MIN_YEAR, MAX_YEAR = 1971, 9998
 """The years within which adding a time zone, an hour or a look-back never leaves the range of `datetime`."""

@@ -9,15 +9,14 @@ run rate before a day of hours has data, or if fewer than half of the hours so f
 
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 
 from msgspec import Struct
 
-from gpucost.core.amounts import quantize
+from gpucost.core.amounts import WIDE_CONTEXT, quantize
 from gpucost.core.hours import HOUR
 
 MIN_RUN_RATE_HOURS = 24
-_DECIMAL_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 class ClusterSpend(Struct, frozen=True):
@@ -57,7 +56,7 @@ def estimate_so_far(clusters: Sequence[ClusterSpend], until: datetime) -> Decima
     for cluster in clusters:
         missing = 0 if cluster.has_left else (until - cluster.since) // HOUR - cluster.hours_with_data
         if missing > 0:
-            total += quantize(_DECIMAL_CONTEXT.divide(cluster.spent * missing, Decimal(cluster.hours_with_data)))
+            total += quantize(WIDE_CONTEXT.divide(cluster.spent * missing, Decimal(cluster.hours_with_data)))
     return total
 
 
@@ -77,5 +76,5 @@ def run_rate(clusters: Sequence[ClusterSpend], until: datetime, end: datetime) -
         period_hours, hours_so_far = (end - cluster.since) // HOUR, (until - cluster.since) // HOUR
         if cluster.hours_with_data < MIN_RUN_RATE_HOURS or 2 * cluster.hours_with_data < hours_so_far:
             return None
-        total += quantize(_DECIMAL_CONTEXT.divide(cluster.spent * period_hours, Decimal(cluster.hours_with_data)))
+        total += quantize(WIDE_CONTEXT.divide(cluster.spent * period_hours, Decimal(cluster.hours_with_data)))
     return total

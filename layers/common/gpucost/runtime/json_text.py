@@ -15,13 +15,12 @@ from typing import Any
 import simplejson
 from msgspec import Struct
 
+from gpucost.core.amounts import DIGITS
 from gpucost.core.hours import format_timestamp
 
 CSV_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """Characters that make a spreadsheet evaluate a cell as a formula (OWASP, CSV injection)."""
-_DECIMAL_PLACES = 12
-"""Digits after the decimal point of fixed-point amounts."""
-_MIN_WIDTH = _DECIMAL_PLACES + 1
+_MIN_WIDTH = DIGITS + 1
 """Digits of an amount below 10, with the zero before the decimal point of an amount below 1."""
 
 
@@ -104,7 +103,7 @@ def fixed_point_text(units: int | None) -> str:
     if not units:
         return "null" if units is None else "0"
     digits = str(units).zfill(_MIN_WIDTH + (units < 0))  # the width includes the sign
-    text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}"
+    text = f"{digits[:-DIGITS]}.{digits[-DIGITS:]}"
     return text.rstrip("0").rstrip(".") if text[-1] == "0" else text
 
 

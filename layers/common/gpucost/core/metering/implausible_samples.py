@@ -9,24 +9,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from itertools import combinations
 
-from gpucost.core.amounts import MAX_AMOUNT, is_amount
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.observations import ScrapeTarget
 
-__all__ = [
-    "MAX_AMOUNT",
-    "MAX_HOURLY_PRICE",
-    "MAX_LAG_MS",
-    "MAX_UNITS",
-    "SUSPECT_PREFIX",
-    "are_utilizations",
-    "is_amount",
-    "is_count",
-    "is_price",
-    "is_utilization",
-    "overlap_beyond_lag",
-    "sources_contradict",
-]
 SUSPECT_PREFIX = "suspect samples: "
 """The prefix of notes about such samples."""
 MAX_UNITS = Decimal(100_000)

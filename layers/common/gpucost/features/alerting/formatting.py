@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 
-from gpucost.core.amounts import quantize
+from gpucost.core.amounts import WIDE_CONTEXT, quantize
 
 NOT_AVAILABLE = "not available"
-_DECIMAL_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 def format_money(amount: Decimal, currency: str, digits: int = 2) -> str:
     """Format a rounded amount: `$1,234.50`, or `1,234.50 EUR`."""
-    text = f"{amount.quantize(Decimal(1).scaleb(-digits), context=_DECIMAL_CONTEXT):,}"
+    text = f"{amount.quantize(Decimal(1).scaleb(-digits), context=WIDE_CONTEXT):,}"
     return _with_dollar_sign(text) if currency == "USD" else f"{text} {currency}"
 
 
@@ -23,16 +22,12 @@ def format_threshold(amount: Decimal, currency: str) -> str:
 
 def rounded_percent(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
     """Return a part of a whole in percent, rounded to a tenth; None if the whole is not positive."""
-    return (
-        _DECIMAL_CONTEXT.divide(part * 100, whole).quantize(Decimal("0.1"), context=_DECIMAL_CONTEXT)
-        if whole > 0
-        else None
-    )
+    return WIDE_CONTEXT.divide(part * 100, whole).quantize(Decimal("0.1"), context=WIDE_CONTEXT) if whole > 0 else None
 
 
 def quantized_ratio(part: Decimal, whole: Decimal) -> Decimal:
     """Divide at the ledger's resolution; `whole` must not be zero."""
-    return quantize(_DECIMAL_CONTEXT.divide(part, whole))
+    return quantize(WIDE_CONTEXT.divide(part, whole))
 
 
 def format_gpus(count: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from urllib.parse import quote, urlencode
 
-from gpucost.core.hours import HOUR, format_timestamp
+from gpucost.core.hours import HOUR, HOURS_PER_MONTH, format_timestamp
 from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.formatting import FigureFormatter, currency_amount_text, format_money, matching_exactly
 from gpucost.features.alerting.model import Notification
@@ -15,8 +15,6 @@ from gpucost.features.alerting.rule_kinds.base import AlertKind
 MAX_NAME_LENGTH = 200
 MAX_WORKLOAD_NAME_LENGTH = 60
 MAX_RULE_LENGTH = 500
-HOURS_PER_MONTH = 730
-"""As on AWS's price pages."""
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 NameFormatter = Callable[[str], str]
 

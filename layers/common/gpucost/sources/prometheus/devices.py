@@ -7,12 +7,12 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from gpucost.core.amounts import is_amount
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
 from gpucost.core.metering.accelerators import NVIDIA, Accelerator, accelerator_of_signal, accelerator_of_vendor
 from gpucost.core.metering.exporter_conflicts import exporter_of
 from gpucost.core.metering.fraction_schedulers import FRACTION_SCHEDULERS, fraction_gpu
-from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.signals import PROCESS_FAMILY, SIGNALS, Signal
 from gpucost.sources.prometheus.client import Series

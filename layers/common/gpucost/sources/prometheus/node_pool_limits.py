@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
+from gpucost.core.amounts import is_amount
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.metering.accelerators import ACCELERATORS
-from gpucost.core.metering.implausible_samples import is_amount
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.queries import union

@@ -10,11 +10,12 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gpucost.core.amounts import is_amount
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
-from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
+from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_count, overlap_beyond_lag
 from gpucost.core.metering.observations import (
     ContainerRequest,
     GpuFraction,
