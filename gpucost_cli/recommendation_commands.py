@@ -9,7 +9,8 @@ import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
-from gpucost.features.recommendations.model import RecommendationKind, RecommendationState
+from gpucost.features.recommendations.kinds import KINDS_BY_NAME
+from gpucost.features.recommendations.model import RecommendationState
 from gpucost.runtime.json_text import dumps
 from gpucost_cli.options import container_of, current_user, format_option, stack_option
 from gpucost_cli.what_if_command import what_if
@@ -36,7 +37,7 @@ recommendations.add_command(compare_models)
 @stack_option
 @click.option("--cluster", help="Only this cluster; otherwise all clusters.")
 @click.option("--business-unit", help="Only workloads of this business unit.")
-@click.option("--kind", type=click.Choice(get_args(RecommendationKind)), help="Only recommendations of this kind.")
+@click.option("--kind", type=click.Choice(list(KINDS_BY_NAME)), help="Only recommendations of this kind.")
 @click.option(
     "--state",
     default="open",

@@ -15,11 +15,11 @@ from playwright.sync_api import Locator, Page, Route, expect
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour, month_bounds
 from gpucost.core.run_rate import MIN_RUN_RATE_HOURS
+from gpucost.features.recommendations.kinds import KindName
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
     RecommendationContent,
-    RecommendationKind,
     RecommendationSubject,
     Saving,
 )
@@ -110,7 +110,7 @@ def recommendations() -> list[Recommendation]:
     about = RecommendationSubject("west", "research", "bu-a", "Deployment", "app")
     evidence = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     recommendations: list[Recommendation] = []
-    contents: tuple[tuple[RecommendationKind, int, str, str], ...] = (
+    contents: tuple[tuple[KindName, int, str, str], ...] = (
         ("mig-slice", 512, "Take a 1g.5gb slice for <img src=x onerror=alert(1)>", PATCH),
         ("off-hours", 1024, "Scale app to none from 20:00 to 06:00", ""),
     )

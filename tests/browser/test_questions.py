@@ -691,7 +691,7 @@ def test_saving_has_the_same_amount_in_every_view(newcomer: Callable[..., Newcom
     changes = (("consolidate", saving, None), ("pending", cost, Decimal("4160.20")))
     contents = [
         dataclasses.replace(
-            content(kind),  # type: ignore[arg-type]
+            content(kind),
             subject=about,
             title=f"Change {pool} by {kind}",
             saving=dataclasses.replace(PROPOSED.saving, usd=usd),

@@ -21,7 +21,8 @@ from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.storage import DynamoExports
-from gpucost.features.recommendations.model import Recommendation, RecommendationKind, RecommendationSubject
+from gpucost.features.recommendations.kinds import KindName
+from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.reports.cost_reader import MAX_CELLS, MAX_LINES
 from gpucost.storage.limits_store import LimitsStore
@@ -239,7 +240,7 @@ def test_too_many_exported_days_are_listed_by_each_remedy(sqlite_table: SqliteTa
 
 def test_too_long_recommendations_are_listed_by_each_remedy(stored: SqliteTable) -> None:
     store = DynamoRecommendations(stored)
-    kinds: tuple[RecommendationKind, ...] = ("idle", "spot")
+    kinds: tuple[KindName, ...] = ("idle", "spot")
     for number, kind in enumerate(kinds):
         for cluster in ("east", "west"):
             subject = RecommendationSubject(cluster, ("research", "idle")[number], "n", "Deployment", kind)

@@ -194,7 +194,7 @@ IMPOSSIBLE = {
     "a forecast by node pool would": "of the API; tests/features/recommendations/test_fleet_forecasts.py",
     "the alert function kept changing the alert": "a race with a function",
     "\0 was changed by someone else at the same time": "a race with a function",
-    ". \0 matches \0; name one of them": "tests/features/recommendations/rules/test_what_if.py names one",
+    ". \0 matches \0; name one of them": "tests/features/recommendations/kinds/test_what_if.py names one",
     "hour \0 is not on the full hour. Pass": "the option's type refuses it before, as in full-hour",
     "the backfill queue is empty and no hour was done": "needs the log of a function",
     "AWS Price List has no endpoint": "of a function in AWS's partition of China",

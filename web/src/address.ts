@@ -4,8 +4,9 @@
 import { COMPARISONS } from "./compare";
 import { isDimension, MEASURES } from "./explore";
 import { isWindow, windowName } from "./periods";
+import { KINDS } from "./recommendation-kinds";
 import { type Route, windowOf } from "./route";
-import { KINDS, STATES } from "./savings";
+import { STATES } from "./savings";
 
 export interface Ignored {
   key: string;

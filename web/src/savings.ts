@@ -2,6 +2,7 @@
 
 import type { Recommendation, RecommendationsResponse } from "./api";
 import { DAY, HOUR } from "./format";
+import { KINDS } from "./recommendation-kinds";
 
 export type State = Recommendation["state"];
 
@@ -136,22 +137,6 @@ const FINDINGS: Readonly<Record<RecommendationsResponse["findings"][number]["fin
   busy: "busy",
   saturated: "at its limit",
   unknown: "", // the reason says what is missing
-};
-
-/** What a recommendation proposes, in words. */
-export const KINDS: Readonly<Record<Recommendation["kind"], string>> = {
-  idle: "Stop idle workload",
-  "fewer-gpus": "Request fewer GPUs",
-  "cheaper-gpus": "Use a cheaper GPU model",
-  "mig-slice": "Use a MIG slice",
-  "mig-geometry": "Change the MIG layout",
-  sharing: "Share GPUs",
-  consolidate: "Use fewer nodes",
-  "add-gpus": "Add GPUs",
-  pending: "Add nodes for waiting pods",
-  "off-hours": "Stop outside working hours",
-  spot: "Use spot nodes",
-  commitment: "Commit to steady use",
 };
 
 export interface Selection {

@@ -14,6 +14,7 @@ import {
   shortened,
   strandedReason,
 } from "../src/removal";
+import { KINDS } from "../src/recommendation-kinds";
 import {
   cashOnOffer,
   commitmentFor,
@@ -22,7 +23,6 @@ import {
   commonFinding,
   findingFor,
   grouped,
-  KINDS,
   listPricesOf,
   onOffer,
   openFor,

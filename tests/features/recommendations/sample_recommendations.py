@@ -3,13 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpucost.features.recommendations.model import (
-    Evidence,
-    RecommendationContent,
-    RecommendationKind,
-    RecommendationSubject,
-    Saving,
-)
+from gpucost.features.recommendations.kinds import KindName
+from gpucost.features.recommendations.model import Evidence, RecommendationContent, RecommendationSubject, Saving
 from tests.features.recommendations.simulated_fleet import START
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -32,7 +27,7 @@ PROPOSED = RecommendationContent(
 
 
 def content(
-    kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat"
+    kind: KindName = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat"
 ) -> RecommendationContent:
     zero = Decimal(0)
     return RecommendationContent(

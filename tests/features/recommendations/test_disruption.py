@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from gpucost.features.recommendations.history import KarpenterDisruption, LookBack
+from gpucost.features.recommendations.kinds.base import ReviewedCluster
+from gpucost.features.recommendations.kinds.consolidate import Consolidate
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
 from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import simulated_fleet as sim
@@ -89,7 +90,7 @@ def test_evidence_shows_why_karpenter_kept_nodes(
     has_budget: bool,
 ) -> None:
     look_back.disruption = KarpenterDisruption(eligible, allowed)
-    (recommendation,) = recommend_consolidation(look_back)
+    (recommendation,) = filter(None, Consolidate.recommend(ReviewedCluster(look_back, (), {})))
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
     assert recommendation.evidence.facts["Karpenter"] == reason
     assert recommendation.evidence.facts["Karpenter's settings"] == f"not in its metrics; to print them: {command}"

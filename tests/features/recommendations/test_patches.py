@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
-from gpucost.features.recommendations import patches
+from gpucost.features.recommendations.kinds.cheaper_gpus import instance_types_patch
+from gpucost.features.recommendations.kinds.consolidate import consolidation_patch, karpenter_settings_command
+from gpucost.features.recommendations.kinds.fewer_gpus import fewer_gpus_patch
+from gpucost.features.recommendations.kinds.mig_geometry import geometry_patch
+from gpucost.features.recommendations.kinds.mig_slice import slice_patch
+from gpucost.features.recommendations.kinds.off_hours import schedule_patch
+from gpucost.features.recommendations.kinds.sharing import sharing_patch
+from gpucost.features.recommendations.kinds.spot import spot_patch
 from gpucost.features.recommendations.model import RecommendationSubject
+from gpucost.features.recommendations.patches import replicas_patch
 
 HOSTILE = (
     "a; rm -rf ~",
@@ -32,19 +40,19 @@ def subject(name: str, resource: str = "nvidia.com/gpu") -> RecommendationSubjec
 
 
 COMMANDS: dict[str, Patch] = {
-    "fewer GPUs": lambda name: patches.fewer_gpus_patch(subject(name), 1, 2),
-    "fewer of a resource": lambda name: patches.fewer_gpus_patch(subject("ml", name), 1),
-    "slice": lambda name: patches.slice_patch(subject(name), "1g.5gb"),
-    "slice of a resource": lambda name: patches.slice_patch(subject("ml", name), name),
+    "fewer GPUs": lambda name: fewer_gpus_patch(subject(name), 1, 2),
+    "fewer of a resource": lambda name: fewer_gpus_patch(subject("ml", name), 1),
+    "slice": lambda name: slice_patch(subject(name), "1g.5gb"),
+    "slice of a resource": lambda name: slice_patch(subject("ml", name), name),
 }
 MANIFESTS: dict[str, Patch] = {
-    "replicas": lambda name: patches.replicas_patch(subject(name), 2),
-    "schedule": lambda name: patches.schedule_patch(subject(name), [(9, 18)], 2),
-    "spot": lambda name: patches.spot_patch(subject(name)),
-    "instance types": lambda name: patches.instance_types_patch(subject(name), [name, "g5.xlarge"]),
-    "consolidation": patches.consolidation_patch,
-    "sharing": lambda name: patches.sharing_patch(name, 4),
-    "geometry": lambda name: patches.geometry_patch(name, [[["1g.5gb"]]]),
+    "replicas": lambda name: replicas_patch(subject(name), 2),
+    "schedule": lambda name: schedule_patch(subject(name), [(9, 18)], 2),
+    "spot": lambda name: spot_patch(subject(name)),
+    "instance types": lambda name: instance_types_patch(subject(name), [name, "g5.xlarge"]),
+    "consolidation": consolidation_patch,
+    "sharing": lambda name: sharing_patch(name, 4),
+    "geometry": lambda name: geometry_patch(name, [[["1g.5gb"]]]),
 }
 
 
@@ -79,7 +87,7 @@ def test_manifest_has_the_keys_of_an_ordinary_name(patch: str, name: str) -> Non
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_printed_command_is_one_line_with_the_name_as_one_word(name: str) -> None:
-    command = patches.karpenter_settings_command(name)
+    command = karpenter_settings_command(name)
     assert len(command.splitlines()) == 1
     assert shlex.split(command)[:3] == ["kubectl", "get", "nodepool"]
     assert len(shlex.split(command)) == 6

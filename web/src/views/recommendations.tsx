@@ -5,13 +5,13 @@ import type { Recommendation, RecommendationsResponse } from "../api";
 import { capitalized, gpuHours, HOUR, moment, percent, roundMoney, type Zone } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Help, Name, Table } from "../parts";
+import { KINDS } from "../recommendation-kinds";
 import {
   cashOnOffer,
   firstReview,
   HOURS_NEEDED,
   hoursReviewed,
   isAtListPrices,
-  KINDS,
   listPricesOf,
   nextReview,
   reviewsWithoutEnough,

@@ -7,6 +7,7 @@ import { HOUR, moment, roundMoney } from "../format";
 import { ServeContext, changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Decision, Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
+import { KINDS } from "../recommendation-kinds";
 import {
   cashOnOffer,
   commandsOf,
@@ -15,7 +16,6 @@ import {
   grouped,
   HOURS_NEEDED,
   hoursReviewed,
-  KINDS,
   levelRange,
   listPricesOf,
   nextReview,

@@ -14,8 +14,10 @@ from typing import Protocol
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
+from gpucost.features.recommendations.kinds import KINDS_BY_NAME
 from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationSubject
-from gpucost.features.recommendations.verification import WEEK, SubjectHour, measured_saving
+from gpucost.features.recommendations.subject_hours import SubjectHour
+from gpucost.features.recommendations.verification import WEEK, measured_saving
 
 VERIFIED_AFTER = timedelta(days=7)
 """A saving is measured over a whole week, because weekdays and weekends differ."""
@@ -110,7 +112,7 @@ def _updated(
                 # Undone. This review left out the hours before the change; the next one counts all hours again.
                 return replace(recommendation, state="open", since=now, applied_at=None)
             if (
-                recommendation.content.kind == "off-hours"
+                KINDS_BY_NAME[recommendation.content.kind].shows_in_week
                 and not is_gone
                 and now - recommendation.last_recommended <= SCHEDULE_VISIBLE_AFTER
             ):
@@ -216,7 +218,8 @@ def _as_applied(
     hours = histories.hourly_use_and_cost(recommendation.content)
     priced_hours = sum(hour is not None and hour.usd is not None for hour in hours[index:])
     # A schedule shows in the mean of a week, so that it was followed for a week before.
-    changed = index - WEEK + 1 if recommendation.content.kind == "off-hours" else index
+    shows_in_week = KINDS_BY_NAME[recommendation.content.kind].shows_in_week
+    changed = index - WEEK + 1 if shows_in_week else index
     usd = (
         measured_saving(recommendation.content, hours, max(0, changed))
         if priced_hours * HOUR >= VERIFIED_AFTER

@@ -8,9 +8,11 @@ from msgspec import Struct
 from gpucost.features.recommendations.history import LookBack, WorkloadHourlySeries, first_and_last_positive
 from gpucost.features.recommendations.model import (
     HOURS_PER_MONTH,
+    ConfidenceLevel,
     Evidence,
     RecommendationSubject,
     Saving,
+    WorkloadFinding,
     round_cents,
     round_ratio,
 )
@@ -30,6 +32,28 @@ _ENDED_HOURS = 6
 """Hours without GPUs that had some a week before: the workload has ended, this is no night or weekend."""
 _SHRUNK_SHARE = 0.8
 """Part of the saving of the same hours of earlier weeks. Below it, only the newest day's saving is estimated."""
+IDLE_UTILIZATION = 0.02
+"""Utilization below which a GPU counts as idle. Drivers and health checks stay below it."""
+LOW, TARGET, HIGH = 0.30, 0.70, 0.90
+"""The usual bands: too many GPUs below the first, healthy up to the second, too little capacity above the last. The
+second is also what recommendations leave in the busiest hour, as a reserve."""
+SATURATED_HOURS_SHARE = 0.9
+"""Part of the hours that must be above `HIGH` for a saturated workload."""
+CERTAIN_HOURS, CERTAIN_COVERAGE = 336, 0.98
+"""Confidence is high from two weeks and this coverage on."""
+MIN_MONTHLY_SAVING_USD = 1.0
+"""Smallest monthly saving of a recommendation."""
+MIN_MEMORY_SHARE = 0.9
+"""Part of the GPU-hours that must have observed memory."""
+MEMORY_SPARE = 1.10
+"""GPU memory ÷ the memory peak."""
+GIB = 2**30
+USABLE_MEMORY_RATIO = 0.9
+"""Usable part of a GPU's nominal GB, in GiB: an A10G of 24 GB has 22.5, and each process needs memory of its own."""
+SERVICE_KINDS = frozenset(
+    {"Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "InferenceService", "RayService"}
+)
+"""Kinds that serve requests. A job at full utilization needs no change."""
 _MIN_OBSERVED_SHARE = 0.05
 """Hours with a smaller observed part do not count for peaks."""
 
@@ -156,6 +180,38 @@ def _has_ended(look_back: LookBack, held: Sequence[float], first: int) -> bool:
     return missing_hours >= _ENDED_HOURS
 
 
+def classify_workload(measures: WorkloadMeasures) -> tuple[WorkloadFinding, str]:
+    """The finding of a workload and its reason."""
+    if measures.missing_data_reason or measures.mean_utilization is None or measures.peak_utilization is None:
+        return "unknown", measures.missing_data_reason or "no utilization was observed"
+    mean, peak = measures.mean_utilization, measures.peak_utilization
+    reason = f"utilization {mean:.0%} on average, {peak:.0%} in the busiest hour"
+    if peak < IDLE_UTILIZATION:
+        return "idle", reason
+    if mean < LOW:
+        return ("low", reason) if peak < LOW else ("bursty", reason)
+    if mean <= TARGET:
+        return "healthy", reason
+    return ("saturated", reason) if _is_sustained_high_use(measures) else ("busy", reason)
+
+
+def _is_sustained_high_use(measures: WorkloadMeasures) -> bool:
+    history = measures.history
+    is_high = [
+        history.used_gpu_hours[index] / history.observed_gpu_hours[index] >= HIGH
+        for index in range(measures.first_held_index, len(history.held_gpu_hours))
+        if history.observed_gpu_hours[index] > 0
+    ]
+    return sum(is_high) >= SATURATED_HOURS_SHARE * len(is_high)
+
+
+def confidence_level(measures: WorkloadMeasures) -> ConfidenceLevel:
+    """High or medium. With less than a week or little coverage there is no recommendation."""
+    return (
+        "high" if measures.hours_with_figures >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE else "medium"
+    )
+
+
 def workload_subject(cluster: str, history: WorkloadHourlySeries) -> RecommendationSubject:
     """The subject of recommendations for a workload."""
     key = history.key
@@ -224,6 +280,19 @@ def estimate_saving(
         None if cash is None else round_cents(monthly * cash),
         round_cents(gpu_hours),
     )
+
+
+def estimate_workload_saving(
+    look_back: LookBack,
+    measures: WorkloadMeasures,
+    freed_by_hour: Callable[[int], tuple[float, float]],
+    cash: float | None,
+) -> Saving:
+    """Estimate the saving of a workload; see `estimate_saving`."""
+    history = measures.history
+    list_ratio = workload_list_price_ratio(look_back, history)
+    first = measures.first_held_index
+    return estimate_saving(look_back, first, freed_by_hour, cash, list_ratio, history.is_unpriced)
 
 
 def _remaining_share(usd: Mapping[int, float], end: int) -> float:

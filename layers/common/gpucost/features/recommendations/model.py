@@ -13,20 +13,6 @@ from typing import Literal, NamedTuple
 
 from gpucost.core.decimals import parse_decimal
 
-RecommendationKind = Literal[
-    "idle",
-    "fewer-gpus",
-    "cheaper-gpus",
-    "mig-slice",
-    "mig-geometry",
-    "sharing",
-    "consolidate",
-    "add-gpus",
-    "pending",
-    "off-hours",
-    "spot",
-    "commitment",
-]
 RecommendationState = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 ConfidenceLevel = Literal["low", "medium", "high"]
 HOURS_PER_MONTH = 730
@@ -101,7 +87,8 @@ class Evidence:
 class RecommendationContent:
     """One change that a review recommends for one subject."""
 
-    kind: RecommendationKind
+    kind: str
+    """The name of its kind (`kinds`)."""
     subject: RecommendationSubject
     title: str = ""
     """What to do, in a few words. Empty in what was stored before there were titles."""
@@ -135,7 +122,7 @@ class RecommendationContent:
         return recommendation_id(self.kind, self.subject)
 
 
-def recommendation_id(kind: RecommendationKind, subject: RecommendationSubject) -> str:
+def recommendation_id(kind: str, subject: RecommendationSubject) -> str:
     """The stable id of a recommendation: its kind and 12 hexadecimal digits of its subject's hash."""
     digest = hashlib.sha256("\0".join((kind, *subject)).encode()).hexdigest()
     return f"{kind}-{digest[:12]}"

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from gpucost.features.recommendations.kinds import KINDS_BY_NAME
 from gpucost.features.recommendations.model import Offer, Recommendation, RecommendationContent
 
 _Pool = tuple[str, str, str, str, str]
@@ -43,7 +44,7 @@ def _offers(contents: Sequence[RecommendationContent]) -> dict[str, tuple[Offer,
     offers: dict[str, tuple[Offer, str]] = {content.id: _alone(content) for content in contents}
     by_pool: dict[_Pool, list[RecommendationContent]] = {}
     for content in contents:
-        if not content.subject.is_workload and content.kind != "commitment":
+        if not content.subject.is_workload and not KINDS_BY_NAME[content.kind].is_after_plan:
             by_pool.setdefault(_pool_of(content), []).append(content)
     shrinking: dict[tuple[str, str, str], str] = {}
     """Id of the largest change that removes nodes, by cluster, node pool and instance type."""
@@ -80,7 +81,7 @@ def _offers(contents: Sequence[RecommendationContent]) -> dict[str, tuple[Offer,
 
 def _alone(content: RecommendationContent) -> tuple[Offer, str]:
     """How a recommendation is offered if nothing contradicts it."""
-    if content.kind == "commitment":
+    if KINDS_BY_NAME[content.kind].is_after_plan:
         return "after-plan", ""
     if content.saving.usd >= 0:
         return "plan", ""

@@ -1,8 +1,16 @@
-"""What all recommendations for node pools share: their subject, evidence and node costs."""
+"""What recommendations say about node pools: subject, evidence, node costs, and when freed GPUs become cash."""
+
+from collections.abc import Callable
 
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
-from gpucost.features.recommendations.measuring import MIN_PRICED_SHARE, NEWEST_HOURS, unpriced_facts
-from gpucost.features.recommendations.model import Evidence, RecommendationSubject
+from gpucost.features.recommendations.measuring import (
+    MIN_PRICED_SHARE,
+    NEWEST_HOURS,
+    WorkloadMeasures,
+    estimate_saving,
+    unpriced_facts,
+)
+from gpucost.features.recommendations.model import Evidence, RecommendationSubject, Saving, format_count
 
 
 def pool_subject(look_back: LookBack, pool: PoolHourlySeries, resource: str = "") -> RecommendationSubject:
@@ -88,3 +96,35 @@ def pool_list_price_ratio(look_back: LookBack, pool: PoolHourlySeries) -> float 
     cost = sum(pool.cost_usd[index] for index in priced)
     nodes = sum(pool.node_counts[index] for index in priced)
     return None if list_price is None or not cost else list_price * nodes / cost
+
+
+def estimate_pool_saving(
+    look_back: LookBack, pool: PoolHourlySeries, first: int, freed_by_hour: Callable[[int], tuple[float, float]]
+) -> Saving:
+    """Estimate the saving of a change that removes nodes of a pool; see `estimate_saving`."""
+    cash, list_ratio = pool.spend.avoidable_share(), pool_list_price_ratio(look_back, pool)
+    return estimate_saving(look_back, first, freed_by_hour, cash, list_ratio, pool.is_unpriced)
+
+
+def workload_cash_share(look_back: LookBack, measures: WorkloadMeasures, freed: float) -> float | None:
+    """The part of a saving that leaves the bill; None if it is not known.
+
+    Freed GPUs become cash when their node is removed. That is not known for fewer GPUs than a node has.
+    """
+    share = measures.history.spend.avoidable_share()
+    return None if share and freed < largest_node_gpus(look_back, measures) else share
+
+
+def largest_node_gpus(look_back: LookBack, measures: WorkloadMeasures) -> int:
+    """GPUs of the largest node on which the workload runs."""
+    return max((gpus_per_node(look_back.pools[pool]) for pool in measures.history.gpu_millihours_by_pool), default=0)
+
+
+def cash_fact(look_back: LookBack, measures: WorkloadMeasures, freed: float) -> dict[str, str]:
+    """A fact that freed GPUs are no cash yet; empty if they are a whole node."""
+    node_gpus = largest_node_gpus(look_back, measures)
+    if freed >= node_gpus:
+        return {}
+    return {
+        "cash": f"when a node is removed: {format_count(freed)} of {node_gpus} GPUs become free, others may be held"
+    }

@@ -1,61 +1,35 @@
-"""The review of one cluster: all recommendation rules on one look-back, and an assessment of every workload."""
+"""The review of one cluster: the recommendations of all kinds on one look-back, and an assessment of every workload."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.measuring import WorkloadMeasures, workload_subject
-from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, Review
-from gpucost.features.recommendations.rules.cheaper_gpus import recommend_cheaper_gpus
-from gpucost.features.recommendations.rules.commitments import recommend_commitments
-from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
-from gpucost.features.recommendations.rules.mig_slices import recommend_slices
-from gpucost.features.recommendations.rules.nodes_for_waiting_pods import recommend_capacity
-from gpucost.features.recommendations.rules.rightsizing import assess_workloads
-from gpucost.features.recommendations.rules.schedules_and_spot import recommend_off_hours, recommend_spot
-from gpucost.features.recommendations.rules.time_slicing import recommend_sharing
+from gpucost.features.recommendations.history import LookBack, WorkloadKey
+from gpucost.features.recommendations.kinds import RECOMMENDATION_KINDS
+from gpucost.features.recommendations.kinds.base import Choice, PoolPlan, ReviewedCluster
+from gpucost.features.recommendations.measuring import (
+    WorkloadMeasures,
+    classify_workload,
+    measure_workload,
+    workload_subject,
+)
+from gpucost.features.recommendations.model import (
+    RecommendationContent,
+    RecommendationSubject,
+    Review,
+    WorkloadAssessment,
+    WorkloadFinding,
+    recommendation_id,
+    round_cents,
+    round_ratio,
+)
 
-
-def _without_none(candidates: Iterable[RecommendationContent | None]) -> list[RecommendationContent]:
-    return [candidate for candidate in candidates if candidate is not None]
-
-
-def _largest_per_subject(contents: Sequence[RecommendationContent]) -> list[RecommendationContent]:
-    """Keep the recommendation with the largest saving for each subject: they would change the same pods."""
-    best: dict[RecommendationSubject, RecommendationContent] = {}
-    for content in contents:
-        previous = best.get(content.subject)
-        if previous is None or previous.saving.usd < content.saving.usd:
-            best[content.subject] = content
-    return list(best.values())
-
-
-def _slices_or_sharing(
-    look_back: LookBack, measured: Sequence[WorkloadMeasures], covered: set[RecommendationSubject]
-) -> tuple[list[RecommendationContent], set[RecommendationSubject]]:
-    """Recommend MIG slices or sharing for each pool: slices, which isolate pods, unless sharing saves more.
-
-    Returns:
-        The recommendations, and the workloads that take part in sharing.
-    """
-    slices, shared = recommend_slices(look_back, measured, covered), recommend_sharing(look_back, measured, covered)
-    plans = {plan.subject: plan for plan in slices if plan.kind == "mig-geometry"}
-    preferred = [
-        plan
-        for plan in shared
-        if plan.content.subject not in plans or plans[plan.content.subject].saving.usd < plan.content.saving.usd
-    ]
-    replaced_ids = {plans[plan.content.subject].id for plan in preferred if plan.content.subject in plans}
-    kept_slices = [plan for plan in slices if plan.id not in replaced_ids and plan.part_of not in replaced_ids]
-    return [*kept_slices, *(plan.content for plan in preferred)], {
-        subject for plan in preferred for subject in plan.subjects
-    }
+_MIXED_WORKLOAD = "its other pods have another GPU model or resource, and a change would affect all of them"
 
 
 def review_cluster(look_back: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
-    """Apply all rules to a look-back, and assess every workload.
+    """Apply the rules of all kinds to a look-back, and assess every workload.
 
     Args:
         look_back: the look-back.
@@ -65,20 +39,14 @@ def review_cluster(look_back: LookBack, now: datetime, since: Mapping[str, int])
     Returns:
         The review. It has no recommendations if the hours have several currencies, which cannot be added up.
     """
-    assessments, measured, contents = assess_workloads(look_back, since)
-    schedules = _without_none(recommend_off_hours(look_back, measures) for measures in measured)
-    contents = _largest_per_subject([*contents, *recommend_cheaper_gpus(look_back, since), *schedules])
-    pool_plans, sharing_subjects = _slices_or_sharing(look_back, measured, {content.subject for content in contents})
-    contents += pool_plans
-    contents += recommend_consolidation(look_back)
-    contents += recommend_commitments(look_back)
-    contents += recommend_capacity(look_back)
-    covered = {content.subject for content in contents} | sharing_subjects
-    contents += _without_none(
-        recommend_spot(look_back, measures)
-        for measures in measured
-        if workload_subject(look_back.cluster, measures.history) not in covered
-    )
+    assessments, measured = _assess_workloads(look_back, since)
+    cluster = ReviewedCluster(look_back, measured, since)
+    contents = _largest_per_subject(_recommendations(cluster, "largest"))
+    plans = _plans(cluster, {content.subject for content in contents})
+    contents += [content for plan in plans for content in (plan.content, *plan.parts)]
+    contents += _recommendations(cluster, "always")
+    covered = {content.subject for content in contents}.union(*(plan.workloads for plan in plans))
+    contents += [content for content in _recommendations(cluster, "otherwise") if content.subject not in covered]
     currency = next(iter(look_back.currencies)) if len(look_back.currencies) == 1 else ""
     contents_in_currency = [replace(content, currency=currency) for content in contents] if currency else []
     return Review(
@@ -91,3 +59,95 @@ def review_cluster(look_back: LookBack, now: datetime, since: Mapping[str, int])
         tuple(assessments),
         currency or "USD",
     )
+
+
+def _recommendations(cluster: ReviewedCluster, choice: Choice) -> list[RecommendationContent]:
+    """The recommendations of the kinds with a choice."""
+    return [
+        content
+        for kind in RECOMMENDATION_KINDS
+        if kind.choice == choice
+        for content in kind.recommend(cluster)
+        if content is not None
+    ]
+
+
+def _plans(cluster: ReviewedCluster, excluded: set[RecommendationSubject]) -> list[PoolPlan]:
+    """The plan of each pool that saves most. MIG slices come first, because they isolate pods."""
+    plans = [plan for kind in RECOMMENDATION_KINDS for plan in kind.plans(cluster, excluded)]
+    largest = {content.id for content in _largest_per_subject([plan.content for plan in plans])}
+    return [plan for plan in plans if plan.content.id in largest]
+
+
+def _largest_per_subject(contents: Sequence[RecommendationContent]) -> list[RecommendationContent]:
+    """Keep the recommendation with the largest saving for each subject: they would change the same pods."""
+    best: dict[RecommendationSubject, RecommendationContent] = {}
+    for content in contents:
+        previous = best.get(content.subject)
+        if previous is None or previous.saving.usd < content.saving.usd:
+            best[content.subject] = content
+    return list(best.values())
+
+
+def _assess_workloads(
+    look_back: LookBack, since: Mapping[str, int]
+) -> tuple[list[WorkloadAssessment], list[WorkloadMeasures]]:
+    """Assess how every workload uses its GPUs.
+
+    Args:
+        look_back: the look-back.
+        since: index of the first hour after a recommendation was applied, by its id.
+
+    Returns:
+        The assessments, and the measures of the workloads that may get recommendations.
+    """
+    assessments, measured = [], []
+    findings: dict[WorkloadKey, tuple[WorkloadMeasures, WorkloadFinding, str]] = {}
+    for key in sorted(look_back.workloads):
+        history = look_back.workloads[key]
+        subject = workload_subject(look_back.cluster, history)
+        # Hours before a change of the workload do not show how it uses its GPUs now.
+        first = max(
+            since.get(recommendation_id(kind.name, subject), 0)
+            for kind in RECOMMENDATION_KINDS
+            if kind.choice == "largest"
+        )
+        measures = measure_workload(look_back, history, first)
+        if measures is not None:
+            findings[key] = measures, *classify_workload(measures)
+        elif any(history.held_gpu_hours[-24:]):
+            assessments.append(
+                WorkloadAssessment(subject, "unknown", round_cents(0), None, None, "too few hours have figures")
+            )
+    parts = _split_workloads(look_back, findings)
+    for key, (measures, finding, reason) in findings.items():
+        subject = workload_subject(look_back.cluster, measures.history)
+        others = [findings.get(part) for part in parts.get(key[:4], ()) if part != key]
+        # One object creates all these pods, so a change affects all of them.
+        has_other_parts = any(other is None or not finding == other[1] == "idle" for other in others)
+        if measures.current_gpus > 0:
+            stated_reason = f"{reason}; {_MIXED_WORKLOAD}" if has_other_parts else reason
+            assessments.append(
+                WorkloadAssessment(
+                    subject,
+                    finding,
+                    round_cents(measures.current_gpus),
+                    round_ratio(measures.mean_utilization),
+                    round_ratio(measures.peak_utilization),
+                    stated_reason,
+                )
+            )
+        if finding != "unknown" and not has_other_parts:
+            measured.append(measures)
+    return assessments, measured
+
+
+def _split_workloads(
+    look_back: LookBack, findings: Mapping[WorkloadKey, tuple[WorkloadMeasures, WorkloadFinding, str]]
+) -> dict[tuple[str, ...], list[WorkloadKey]]:
+    """The keys of workloads whose pods now have several GPU models or resources."""
+    parts: dict[tuple[str, ...], list[WorkloadKey]] = {}
+    for key, history in look_back.workloads.items():
+        if findings[key][0].current_gpus > 0 if key in findings else any(history.held_gpu_hours[-24:]):
+            parts.setdefault(key[:4], []).append(key)
+    return {name: keys for name, keys in parts.items() if len(keys) > 1}

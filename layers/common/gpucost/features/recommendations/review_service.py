@@ -4,7 +4,6 @@ A second run with the same hours changes no figure and opens nothing twice. A cl
 others. The cluster with the oldest review comes first, so that every cluster gets its turn if time is short.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -15,15 +14,8 @@ from msgspec import Struct, field
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.recommendations.daily_cache import DailyMetricsCache
-from gpucost.features.recommendations.history import (
-    LookBack,
-    PodLatency,
-    PodWait,
-    PoolHourlySeries,
-    PoolKey,
-    WorkloadHourlySeries,
-    WorkloadKey,
-)
+from gpucost.features.recommendations.history import LookBack, PodLatency, PodWait
+from gpucost.features.recommendations.kinds import KINDS_BY_NAME
 from gpucost.features.recommendations.lifecycle import update_recommendations
 from gpucost.features.recommendations.look_back_reader import LOOK_BACK, read_look_back
 from gpucost.features.recommendations.model import RecommendationContent, Review
@@ -36,9 +28,7 @@ from gpucost.features.recommendations.price_lists import (
     reserved_prices,
 )
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.commitment_coverage import commitment_hours, uncovered_nodes
-from gpucost.features.recommendations.rules.rightsizing import IDLE_UTILIZATION
-from gpucost.features.recommendations.verification import SubjectHour
+from gpucost.features.recommendations.subject_hours import SubjectHour
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.runtime.observability import logger
@@ -52,9 +42,6 @@ METRICS_SECONDS = 240.0
 MIN_METRICS_SECONDS = 10.0
 SPARE_SECONDS = 240.0
 """With less time left, no further cluster is started: 30 days of 10,000 pods take about four minutes."""
-_DAY, _WEEK = 24, 168
-_GONE_HOURS = 6
-"""Hours without GPUs after which a recommendation could count as applied, unless the workload runs elsewhere."""
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -232,131 +219,11 @@ class _LookBackSubjectHistories(Struct, frozen=True):
     def start(self) -> datetime:
         return self.look_back.start
 
-    def hourly_gpus(self, content: RecommendationContent) -> list[float | None] | None:
-        if content.kind == "commitment":
-            return uncovered_nodes(self.look_back, content)
-        held = self._sum_by_hour(content, "held_gpu_hours", "node_counts")
-        if held is None or not any(held) or (not any(held[-_GONE_HOURS:]) and self._is_elsewhere(content)):
-            return None
-        if content.kind == "off-hours":
-            return self._weekly_means(held)
-        if content.kind == "spot":
-            return (
-                self._without_missing_hours(self._sum_by_hour(content, "non_spot_gpu_hours", "node_counts") or held)
-                if any(held[-_DAY:])
-                else None
-            )
-        return self._without_missing_hours(held)
+    def hourly_gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
+        return KINDS_BY_NAME[content.kind].hourly_gpus(self.look_back, content)
 
-    def _is_elsewhere(self, content: RecommendationContent) -> bool:
-        """Whether the same object runs under another business unit, or idle on another GPU model or resource."""
-        subject, newest_hours = content.subject, range(max(0, self.look_back.hours - _GONE_HOURS), self.look_back.hours)
-        return subject.is_workload and any(
-            key[1:4] == (subject.namespace, subject.workload_kind, subject.workload)
-            and any(history.held_gpu_hours[-_GONE_HOURS:])
-            and (
-                key.business_unit != subject.business_unit
-                or all(
-                    history.used_gpu_hours[index] < IDLE_UTILIZATION * history.held_gpu_hours[index]
-                    for index in newest_hours
-                    if history.held_gpu_hours[index]
-                )
-            )
-            for key, history in self.look_back.workloads.items()
-        )
-
-    def _weekly_means(self, held: Sequence[float]) -> list[float | None]:
-        """The mean of the week that ends with each hour: a schedule lowers the mean of a week, not of every hour."""
-        means: list[float | None] = []
-        week: deque[float] = deque(maxlen=_WEEK)
-        for amount, has_figures in zip(held, self.look_back.has_figures, strict=True):
-            if has_figures:
-                week.append(amount)
-            means.append(sum(week) / _WEEK if has_figures and len(week) == _WEEK else None)
-        return means
-
-    def hourly_use_and_cost(self, content: RecommendationContent) -> list[SubjectHour | None]:
-        """The subject's hours, without a cost if a part has no price or the look-back has several currencies."""
-        has_single_currency = self.look_back.currencies <= {content.currency}
-        if content.kind == "commitment" and has_single_currency:
-            return commitment_hours(self.look_back, content)
-        if content.subject.is_workload:
-            # Pods that moved to another GPU model are paid there.
-            is_on_any_gpu = content.kind == "cheaper-gpus"
-            columns = [
-                self._workload_hours(part)
-                for key, part in self.look_back.workloads.items()
-                if _is_subject(key, content, is_on_any_gpu=is_on_any_gpu)
-            ]
-        else:
-            columns = [
-                self._pool_hours(part, by_gpus=content.kind == "consolidate")
-                for key, part in self.look_back.pools.items()
-                if key == _pool_key(content)
-            ]
-        hours: list[SubjectHour | None] = []
-        for index, has_figures in enumerate(self.look_back.has_figures):
-            parts = [part[index] for part in columns]
-            usd = [part.usd for part in parts if part.usd is not None]
-            is_priced = has_single_currency and len(usd) == len(parts)
-            hours.append(
-                SubjectHour(
-                    sum(part.held for part in parts),
-                    sum(usd) if is_priced else None,
-                    sum(part.demand for part in parts),
-                    sum(part.used_gpu_hours for part in parts),
-                )
-                if has_figures
-                else None
-            )
-        return hours
-
-    def _workload_hours(self, history: WorkloadHourlySeries) -> list[SubjectHour]:
-        columns = zip(
-            history.held_gpu_hours,
-            history.cost_usd,
-            history.is_unpriced,
-            history.pod_counts,
-            history.used_gpu_hours,
-            strict=True,
-        )
-        return [
-            SubjectHour(held, None if is_unpriced else usd, pods, used)
-            for held, usd, is_unpriced, pods, used in columns
-        ]
-
-    def _pool_hours(self, history: PoolHourlySeries, *, by_gpus: bool) -> list[SubjectHour]:
-        columns = zip(history.node_counts, history.cost_usd, history.is_unpriced, history.pod_sizes, strict=True)
-        return [
-            SubjectHour(
-                nodes, None if is_unpriced else usd, sum((size if by_gpus else 1) * count for size, count in pods), 0.0
-            )
-            for nodes, usd, is_unpriced, pods in columns
-        ]
-
-    def _sum_by_hour(
-        self, content: RecommendationContent, workload_figure: str, pool_figure: str
-    ) -> Sequence[float] | None:
-        subject = content.subject
-        if subject.is_workload:
-            series = [
-                getattr(history, workload_figure)
-                for key, history in self.look_back.workloads.items()
-                if _is_subject(key, content)
-            ]
-        else:
-            series = [
-                getattr(history, pool_figure)
-                for key, history in self.look_back.pools.items()
-                if key == _pool_key(content)
-            ]
-        return [sum(hour) for hour in zip(*series, strict=True)] if series else None
-
-    def _without_missing_hours(self, amounts: Sequence[float]) -> list[float | None]:
-        return [
-            amount if has_figures else None
-            for amount, has_figures in zip(amounts, self.look_back.has_figures, strict=True)
-        ]
+    def hourly_use_and_cost(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
+        return KINDS_BY_NAME[content.kind].hourly_use_and_cost(self.look_back, content)
 
 
 def _deadline(seconds_left: Callable[[], float]) -> Deadline:
@@ -373,16 +240,3 @@ def _load_time_zone(name: str) -> ZoneInfo | None:
     except (KeyError, OSError, ValueError):
         logger.warning("the time zone is unknown; UTC is used", time_zone=name)
         return None
-
-
-def _pool_key(content: RecommendationContent) -> PoolKey:
-    subject = content.subject
-    return PoolKey(subject.node_pool, subject.instance_type, subject.capacity_type, subject.gpu_model)
-
-
-def _is_subject(key: WorkloadKey, content: RecommendationContent, *, is_on_any_gpu: bool = False) -> bool:
-    subject = content.subject
-    if key[:4] != (subject.business_unit, subject.namespace, subject.workload_kind, subject.workload):
-        return False
-    # A workload that took a slice requests another resource.
-    return is_on_any_gpu or content.kind == "mig-slice" or key[4:] == (subject.resource, subject.gpu_model)

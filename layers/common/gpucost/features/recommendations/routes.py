@@ -11,13 +11,13 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import Field
 
 from gpucost.core.query.filters import parse_filter
+from gpucost.features.recommendations.kinds import KindName
 from gpucost.features.recommendations.model import (
     ConfidenceLevel,
     Evidence,
     Offer,
     Recommendation,
     RecommendationContent,
-    RecommendationKind,
     RecommendationState,
     Review,
     Saving,
@@ -29,9 +29,7 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
-KindParameter = Annotated[
-    RecommendationKind | None, Query(description="Only recommendations of this kind", examples=["idle"])
-]
+KindParameter = Annotated[KindName | None, Query(description="Only recommendations of this kind", examples=["idle"])]
 StateParameter = Annotated[
     Literal[RecommendationState, "all"],
     Query(description="Only recommendations in this state, or `all`", examples=["open"]),
@@ -82,7 +80,7 @@ class RecommendationRow(ResponseModel, amounts=("verified_usd",)):
     """What to change, what it saves, how certain that is, and its state."""
 
     id: str = Field(description="Stable id, as for `gpucost recommendations dismiss`", examples=["idle-3f9a1c0d2b4e"])
-    kind: RecommendationKind
+    kind: KindName
     state: RecommendationState
     subject: RecommendationSubjectModel
     title: str = Field(

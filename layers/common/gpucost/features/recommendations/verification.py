@@ -12,35 +12,14 @@ only the price fell. An hour with more GPUs than before is not subtracted from o
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Final
 
-from gpucost.features.recommendations.model import (
-    HOURS_PER_MONTH,
-    RecommendationContent,
-    RecommendationKind,
-    round_cents,
-)
-from gpucost.features.recommendations.rules.rightsizing import IDLE_UTILIZATION, SERVICE_KINDS
+from gpucost.features.recommendations.kinds import KINDS_BY_NAME
+from gpucost.features.recommendations.model import HOURS_PER_MONTH, RecommendationContent, round_cents
+from gpucost.features.recommendations.subject_hours import SubjectHour
 
 WEEK: Final = 168
 _DAY = 24
-_PRICE_ONLY_KINDS: Final = frozenset[RecommendationKind]({"spot", "commitment", "cheaper-gpus"})
-"""As many GPUs or nodes at a lower price."""
-_PACKING_KINDS: Final = frozenset[RecommendationKind]({"consolidate", "mig-geometry", "sharing", "mig-slice"})
-"""The same pods on fewer GPUs or nodes. Pods that are gone took their part with them."""
-
-
-class SubjectHour(NamedTuple):
-    """The subject of a recommendation in one hour."""
-
-    held: float
-    """GPUs; for a pool or instance type: nodes."""
-    usd: float | None
-    """None if a part of it has no price."""
-    demand: float
-    """Running pods; for a pool to consolidate: the GPUs that they held."""
-    used_gpu_hours: float
-    """Observed effective GPU-hours."""
 
 
 def measured_saving(
@@ -89,19 +68,7 @@ def _saved_usd(content: RecommendationContent, current: SubjectHour, before: Sub
     price = (current.usd or 0.0) / current.held if current.held else price_before
     if content.saving.usd < 0:
         return -max(0.0, current.held - before.held) * price
-    if content.kind in _PRICE_ONLY_KINDS:
+    kind = KINDS_BY_NAME[content.kind]
+    if kind.lowers_price:
         return min(current.held, before.held) * max(0.0, price_before - price)
-    return max(0.0, _expected_amount(content, current, before) - current.held) * price
-
-
-def _expected_amount(content: RecommendationContent, current: SubjectHour, before: SubjectHour) -> float:
-    """What the hour would hold without the change: of the earlier amount, the part whose work is still there."""
-    if content.kind == "idle":  # nothing ran on it
-        return before.held
-    if content.kind == "off-hours":  # a schedule does not stop hours of work
-        return before.held if before.used_gpu_hours < IDLE_UTILIZATION * before.held else 0.0
-    if not current.held:
-        return 0.0
-    if content.kind in _PACKING_KINDS or content.subject.workload_kind not in SERVICE_KINDS:
-        return before.held * min(1.0, current.demand / before.demand) if before.demand else 0.0
-    return before.held  # fewer replicas are the change
+    return max(0.0, kind.expected_amount(content, current, before) - current.held) * price

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from gpucost.features.recommendations.history import LookBack, PodWait
+from gpucost.features.recommendations.kinds.pending import PendingPod, pending_pods, remaining_wait
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.nodes_for_waiting_pods import PendingPod, pending_pods, remaining_wait
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations import simulated_queue
 from tests.records import use_of

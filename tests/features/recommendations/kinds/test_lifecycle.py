@@ -15,7 +15,7 @@ from gpucost.features.recommendations.model import (
     RecommendationSubject,
     recommendation_id,
 )
-from gpucost.features.recommendations.verification import SubjectHour
+from gpucost.features.recommendations.subject_hours import SubjectHour
 from tests.features.recommendations.sample_recommendations import content
 from tests.features.recommendations.simulated_fleet import START
 

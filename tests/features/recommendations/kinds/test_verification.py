@@ -5,8 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.features.recommendations.model import RecommendationKind
-from gpucost.features.recommendations.verification import SubjectHour, measured_saving
+from gpucost.features.recommendations.kinds import KindName
+from gpucost.features.recommendations.subject_hours import SubjectHour
+from gpucost.features.recommendations.verification import measured_saving
 from tests.features.recommendations.sample_recommendations import content
 
 CHANGED = 336
@@ -20,7 +21,7 @@ def hour(held: float, price: float, work: float = 1.0, used: float = 0.0) -> Sub
 def measured(
     before: SubjectHour | Hours,
     since: SubjectHour | Hours,
-    kind: RecommendationKind = "fewer-gpus",
+    kind: KindName = "fewer-gpus",
     claimed: int = 10**6,
     workload_kind: str = "Deployment",
 ) -> Decimal | None:
@@ -66,9 +67,11 @@ def test_smaller_pods_save_nothing_for_pods_that_no_longer_run() -> None:
 
 def test_nodes_removed_with_their_pods_are_no_consolidation_saving() -> None:
     for kind in ("consolidate", "mig-geometry", "sharing"):
-        assert measured(hour(6, 12, 24), hour(3, 12, 24), kind=kind) == 3 * 12 * 730
-        assert measured(hour(6, 12, 24), hour(3, 12, 12), kind=kind) == 0, "half of nodes and pods are gone"
-        assert measured(hour(6, 12, 24), hour(3, 12, 16), kind=kind) == 1 * 12 * 730, (
+        assert measured(hour(6, 12, 24), hour(3, 12, 24), kind=kind, workload_kind="") == 3 * 12 * 730
+        assert measured(hour(6, 12, 24), hour(3, 12, 12), kind=kind, workload_kind="") == 0, (
+            "half of nodes and pods are gone"
+        )
+        assert measured(hour(6, 12, 24), hour(3, 12, 16), kind=kind, workload_kind="") == 1 * 12 * 730, (
             "two thirds of the pods need four nodes"
         )
 

@@ -10,12 +10,8 @@ from typing import get_args
 import pytest
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.model import (
-    Recommendation,
-    RecommendationContent,
-    RecommendationKind,
-    RecommendationSubject,
-)
+from gpucost.features.recommendations.kinds import KindName
+from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationSubject
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from gpucost_cli.recommendation_screen import SCREEN_WIDTH, render_recommendation
@@ -88,7 +84,7 @@ def recommended() -> dict[str, RecommendationContent]:
     return longest
 
 
-@pytest.mark.parametrize("kind", get_args(RecommendationKind))
+@pytest.mark.parametrize("kind", get_args(KindName))
 @pytest.mark.parametrize("state", ["open", "dismissed"])
 def test_recommendation_is_rendered_completely(
     recommended: dict[str, RecommendationContent], kind: str, state: str

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.metering.gpu_models import memory_gb, profile_share
-from gpucost.features.recommendations.model import RecommendationContent, Review
-from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.mig_layouts import (
+from gpucost.features.recommendations.mig_layouts import (
     MigPlan,
     fitting_profile,
     geometries,
     plan_geometries,
     replay_plan,
 )
+from gpucost.features.recommendations.model import RecommendationContent, Review
+from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import COMMITTED_CAPACITY, LookBack, PodWait, PoolHourlySeries, PoolKey
+from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster
 from gpucost.features.recommendations.measuring import estimate_saving
 from gpucost.features.recommendations.model import (
     HOURS_PER_MONTH,
@@ -67,25 +68,160 @@ class PendingPod:
     """Hours for which it holds its GPUs after the wait."""
 
 
-def recommend_capacity(look_back: LookBack) -> list[RecommendationContent]:
-    """Recommend nodes for the pools that pods waited for.
+class _PoolChoice:
+    """Chooses the pool for a pod: the one where its namespace, or else the cluster, held most of the resource."""
 
-    There is no recommendation with metrics of fewer than seven days, with waiting on one day only, or if no pool had
-    the requested resource, because its cost is not known.
-    """
-    if len(look_back.waits) < MIN_DAYS_OBSERVED:
-        return []
-    by_pool: dict[tuple[PoolKey, str], list[PendingPod]] = {}
-    pools = _PoolChoice(look_back)
-    for resource, pending_pod in pending_pods(look_back):
-        pool = pools.choose(pending_pod.namespace, resource)
-        if pool is not None:
-            by_pool.setdefault((pool, resource), []).append(pending_pod)
-    contents = [
-        _recommend_nodes(look_back, look_back.pools[key], resource, pending, pools)
-        for (key, resource), pending in sorted(by_pool.items())
-    ]
-    return [content for content in contents if content is not None]
+    def __init__(self, look_back: LookBack) -> None:
+        self._gpu_hours: dict[tuple[str, str], Counter[PoolKey]] = {}
+        self._shares: dict[tuple[PoolKey, str], Counter[float]] = {}
+        for key, history in look_back.workloads.items():
+            for pool, held in history.gpu_millihours_by_pool.items():
+                for namespace in (key.namespace, ""):
+                    self._gpu_hours.setdefault((namespace, key.resource), Counter())[pool] += held
+                self._shares.setdefault((pool, key.resource), Counter())[history.gpu_share] += held
+
+    def choose(self, namespace: str, resource: str) -> PoolKey | None:
+        """The pool; None if no pod held such a resource."""
+        gpu_hours_by_pool = self._gpu_hours.get((namespace, resource)) or self._gpu_hours.get(("", resource))
+        return max(gpu_hours_by_pool, key=lambda key: (gpu_hours_by_pool[key], key)) if gpu_hours_by_pool else None
+
+    def share(self, pool: PoolKey, resource: str) -> float:
+        """Physical GPUs per unit in a pool."""
+        ((share, _),) = self._shares[pool, resource].most_common(1)
+        return share
+
+
+class Pending(RecommendationKind):
+    """Add nodes to a pool that pods wait for."""
+
+    name = "pending"
+    title = "Add nodes for waiting pods"
+    when = "pods waited for GPUs on two days or more, of seven or more observed days"
+    change = "the nodes that remove nine tenths of the waiting. This costs money"
+    verified = "the cost of what was added, as a negative figure"
+
+    @classmethod
+    def recommend(cls, cluster: ReviewedCluster) -> Iterable[RecommendationContent | None]:
+        """Recommend nodes for the pools that pods waited for.
+
+        There is no recommendation with metrics of fewer than seven days, with waiting on one day only, or if no pool
+        had the requested resource, because its cost is not known.
+        """
+        look_back = cluster.look_back
+        if len(look_back.waits) < MIN_DAYS_OBSERVED:
+            return ()
+        by_pool: dict[tuple[PoolKey, str], list[PendingPod]] = {}
+        pools = _PoolChoice(look_back)
+        for resource, pending_pod in pending_pods(look_back):
+            pool = pools.choose(pending_pod.namespace, resource)
+            if pool is not None:
+                by_pool.setdefault((pool, resource), []).append(pending_pod)
+        return (
+            cls._recommend_nodes(look_back, look_back.pools[key], resource, pending, pools)
+            for (key, resource), pending in sorted(by_pool.items())
+        )
+
+    @classmethod
+    def _recommend_nodes(
+        cls,
+        look_back: LookBack,
+        pool: PoolHourlySeries,
+        resource: str,
+        pending: Sequence[PendingPod],
+        pools: _PoolChoice,
+    ) -> RecommendationContent | None:
+        gpus, share = gpus_per_node(pool), pools.share(pool.key, resource)
+        priced = look_back.priced_hour_indexes(pool.is_unpriced)
+        gpu_hours = sum(pool.capacity_gpu_hours[index] for index in priced)
+        days = {int(pod.arrived) // 24 for pod in pending}
+        if (
+            not gpus
+            or not share
+            or not gpu_hours
+            or not has_enough_prices(look_back, pool)
+            or len(days) < MIN_DAYS_WAITED
+        ):
+            return None
+        nodes = fewest_nodes(pending, int(gpus / share + 1e-6))
+        if nodes is None:
+            return None
+        pool_rate = sum(pool.cost_usd[index] for index in priced) / gpu_hours
+        on_demand_rate = look_back.list_prices.get(pool.key.instance_type, 0.0) / gpus
+        # A reservation has as many nodes as were bought: until more are, additional ones are on demand.
+        is_on_demand = pool.key.capacity_type in COMMITTED_CAPACITY and on_demand_rate > pool_rate
+        rate = on_demand_rate if is_on_demand else pool_rate
+        hours = len(look_back.waits) * 24
+        waited = share * sum(pod.units * pod.wait_hours for pod in pending)
+        waiting_usd = waited / hours * HOURS_PER_MONTH * pool_rate
+        if waiting_usd < _MIN_MONTHLY_COST_USD:
+            return None
+        remaining = share * remaining_wait(pending, nodes, int(gpus / share + 1e-6))
+        by_hour = _units_by_hour(pending)
+
+        def freed(_: int) -> tuple[float, float]:
+            return -nodes * gpus * rate, float(-nodes * gpus)
+
+        saving = estimate_saving(
+            look_back,
+            0,
+            freed,
+            1.0 if is_on_demand or not pool.spend.unknown else None,
+            1.0 if is_on_demand else pool_list_price_ratio(look_back, pool),
+            pool.is_unpriced,
+        )
+        newest = newest_hour_indexes(look_back, 0)
+        current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
+        longest = max(pending, key=lambda pod: pod.wait_hours)
+        key = pool.key
+        currency = next(iter(look_back.currencies), "USD")
+        sign = "$" if currency == "USD" else f"{currency} "
+        costs_more = -saving.usd > round_cents(waiting_usd)
+        title = (
+            f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}"
+        )
+        cost_while_waiting = len(by_hour) / hours * HOURS_PER_MONTH * nodes * gpus * rate
+        return RecommendationContent(
+            kind=cls.name,
+            subject=pool_subject(look_back, pool, resource),
+            title=title,
+            summary=f"{title}: {len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for "
+            f"{resource}, worth {sign}{waiting_usd:,.0f} a month{', less than the nodes cost' if costs_more else ''}",
+            saving=saving,
+            evidence=Evidence(
+                look_back.hour_at(0),
+                look_back.hour_at(look_back.hours - 1),
+                hours,
+                look_back.hours - hours,
+                None,
+                None,
+                None,
+                {
+                    "longest wait": f"{longest.wait_hours:.1f} hours ({longest.namespace}/{longest.pod})",
+                    "requested at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest "
+                    "hour",
+                    "waited by namespace": _format_namespaces(pending, share),
+                    "value of the waiting": f"{sign}{waiting_usd:,.2f} a month: the waited GPU-hours at "
+                    f"{sign}{pool_rate:.3f}, the pool's rate",
+                    "price of a node": f"{sign}{rate * gpus:.3f} an hour, "
+                    + (
+                        f"on demand: a reservation has no further nodes (a reserved one: {sign}{pool_rate * gpus:.3f})"
+                        if is_on_demand
+                        else "as the pool's nodes"
+                    ),
+                    "nodes in hours of waiting only": f"{sign}{cost_while_waiting:,.2f} a month",
+                    "replay": f"with the nodes, {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting remain",
+                },
+            ),
+            confidence="medium" if len(look_back.waits) >= _HIGH_CONFIDENCE_DAYS else "low",
+            risk="high" if costs_more else "low",
+            risk_note=f"{_COST_RISK}{_RISK}" if costs_more else _RISK,
+            effort="low",
+            patch="",
+            current_gpus=round_cents(current_nodes),
+            recommended_gpus=round_cents(current_nodes + nodes),
+            usd_hourly=round_cents(mean_pool_cost(look_back, pool, 0)),
+            worth_usd=round_cents(waiting_usd),
+        )
 
 
 def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
@@ -181,117 +317,6 @@ def fewest_nodes(pending: Sequence[PendingPod], units_per_node: int) -> int | No
         else:
             low = middle + 1
     return low
-
-
-class _PoolChoice:
-    """Chooses the pool for a pod: the one where its namespace, or else the cluster, held most of the resource."""
-
-    def __init__(self, look_back: LookBack) -> None:
-        self._gpu_hours: dict[tuple[str, str], Counter[PoolKey]] = {}
-        self._shares: dict[tuple[PoolKey, str], Counter[float]] = {}
-        for key, history in look_back.workloads.items():
-            for pool, held in history.gpu_millihours_by_pool.items():
-                for namespace in (key.namespace, ""):
-                    self._gpu_hours.setdefault((namespace, key.resource), Counter())[pool] += held
-                self._shares.setdefault((pool, key.resource), Counter())[history.gpu_share] += held
-
-    def choose(self, namespace: str, resource: str) -> PoolKey | None:
-        """The pool; None if no pod held such a resource."""
-        gpu_hours_by_pool = self._gpu_hours.get((namespace, resource)) or self._gpu_hours.get(("", resource))
-        return max(gpu_hours_by_pool, key=lambda key: (gpu_hours_by_pool[key], key)) if gpu_hours_by_pool else None
-
-    def share(self, pool: PoolKey, resource: str) -> float:
-        """Physical GPUs per unit in a pool."""
-        ((share, _),) = self._shares[pool, resource].most_common(1)
-        return share
-
-
-def _recommend_nodes(
-    look_back: LookBack, pool: PoolHourlySeries, resource: str, pending: Sequence[PendingPod], pools: _PoolChoice
-) -> RecommendationContent | None:
-    gpus, share = gpus_per_node(pool), pools.share(pool.key, resource)
-    priced = look_back.priced_hour_indexes(pool.is_unpriced)
-    gpu_hours = sum(pool.capacity_gpu_hours[index] for index in priced)
-    days = {int(pod.arrived) // 24 for pod in pending}
-    if not gpus or not share or not gpu_hours or not has_enough_prices(look_back, pool) or len(days) < MIN_DAYS_WAITED:
-        return None
-    nodes = fewest_nodes(pending, int(gpus / share + 1e-6))
-    if nodes is None:
-        return None
-    pool_rate = sum(pool.cost_usd[index] for index in priced) / gpu_hours
-    on_demand_rate = look_back.list_prices.get(pool.key.instance_type, 0.0) / gpus
-    # A reservation has as many nodes as were bought: until more are, additional ones are on demand.
-    is_on_demand = pool.key.capacity_type in COMMITTED_CAPACITY and on_demand_rate > pool_rate
-    rate = on_demand_rate if is_on_demand else pool_rate
-    hours = len(look_back.waits) * 24
-    waited = share * sum(pod.units * pod.wait_hours for pod in pending)
-    waiting_usd = waited / hours * HOURS_PER_MONTH * pool_rate
-    if waiting_usd < _MIN_MONTHLY_COST_USD:
-        return None
-    remaining = share * remaining_wait(pending, nodes, int(gpus / share + 1e-6))
-    by_hour = _units_by_hour(pending)
-
-    def freed(_: int) -> tuple[float, float]:
-        return -nodes * gpus * rate, float(-nodes * gpus)
-
-    saving = estimate_saving(
-        look_back,
-        0,
-        freed,
-        1.0 if is_on_demand or not pool.spend.unknown else None,
-        1.0 if is_on_demand else pool_list_price_ratio(look_back, pool),
-        pool.is_unpriced,
-    )
-    newest = newest_hour_indexes(look_back, 0)
-    current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
-    longest = max(pending, key=lambda pod: pod.wait_hours)
-    key = pool.key
-    currency = next(iter(look_back.currencies), "USD")
-    sign = "$" if currency == "USD" else f"{currency} "
-    costs_more = -saving.usd > round_cents(waiting_usd)
-    title = f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}"
-    cost_while_waiting = len(by_hour) / hours * HOURS_PER_MONTH * nodes * gpus * rate
-    return RecommendationContent(
-        kind="pending",
-        subject=pool_subject(look_back, pool, resource),
-        title=title,
-        summary=f"{title}: {len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for "
-        f"{resource}, worth {sign}{waiting_usd:,.0f} a month{', less than the nodes cost' if costs_more else ''}",
-        saving=saving,
-        evidence=Evidence(
-            look_back.hour_at(0),
-            look_back.hour_at(look_back.hours - 1),
-            hours,
-            look_back.hours - hours,
-            None,
-            None,
-            None,
-            {
-                "longest wait": f"{longest.wait_hours:.1f} hours ({longest.namespace}/{longest.pod})",
-                "requested at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
-                "waited by namespace": _format_namespaces(pending, share),
-                "value of the waiting": f"{sign}{waiting_usd:,.2f} a month: the waited GPU-hours at "
-                f"{sign}{pool_rate:.3f}, the pool's rate",
-                "price of a node": f"{sign}{rate * gpus:.3f} an hour, "
-                + (
-                    f"on demand: a reservation has no further nodes (a reserved one: {sign}{pool_rate * gpus:.3f})"
-                    if is_on_demand
-                    else "as the pool's nodes"
-                ),
-                "nodes in hours of waiting only": f"{sign}{cost_while_waiting:,.2f} a month",
-                "replay": f"with the nodes, {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting remain",
-            },
-        ),
-        confidence="medium" if len(look_back.waits) >= _HIGH_CONFIDENCE_DAYS else "low",
-        risk="high" if costs_more else "low",
-        risk_note=f"{_COST_RISK}{_RISK}" if costs_more else _RISK,
-        effort="low",
-        patch="",
-        current_gpus=round_cents(current_nodes),
-        recommended_gpus=round_cents(current_nodes + nodes),
-        usd_hourly=round_cents(mean_pool_cost(look_back, pool, 0)),
-        worth_usd=round_cents(waiting_usd),
-    )
 
 
 def _units_by_hour(pending: Iterable[PendingPod]) -> Mapping[int, float]:

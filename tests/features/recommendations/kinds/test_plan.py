@@ -211,7 +211,7 @@ def change(
     saving = replace(PROPOSED.saving, usd=Decimal(usd))
     return replace(
         PROPOSED,
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         subject=about,
         saving=saving,
         pools=pools,
