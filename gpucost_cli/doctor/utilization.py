@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.core.hour_record import UTILIZATION_SOURCES
 from gpucost.core.metering.accelerators import vendor_of
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import CheckContext
@@ -32,8 +33,7 @@ def gpus_held_by_signal_and_source(context: CheckContext) -> list[HeldGpus]:
         signal, utilization_source = _signal_and_utilization_source(context, holder)
         share = sharing.gpu_share(facts, holder, context.cluster)
         sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share
-    order = ("pod", "process", "shared", "node", "cluster", "none")
-    keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))
+    keys = sorted(sums, key=lambda key: (UTILIZATION_SOURCES.index(key[1]), key[0] or ""))
     return [HeldGpus(signal, source, _rounded_gpus(sums[signal, source])) for signal, source in keys]
 
 

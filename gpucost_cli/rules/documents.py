@@ -8,6 +8,7 @@ import yaml
 
 from gpucost.core.attribution import business_units_at
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.hour_record import ESTIMATED_SOURCES
 from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.signals import signals_by_preference
 from gpucost.pipeline.attribute import business_units
@@ -95,7 +96,7 @@ def render_groups(output_format: str, groups: Groups) -> str:
 def limitations(settings: CoreSettings, now: datetime) -> list[str]:
     """List what the rules cannot express of these settings, in sentences. The ledger's figures contain it."""
     sentences = []
-    average_sources = [source for source in settings.utilization.sources if source in {"node", "cluster"}]
+    average_sources = [source for source in settings.utilization.sources if source in ESTIMATED_SOURCES]
     if average_sources:
         sentences.append(f"utilization from the sources {', '.join(average_sources)} counts as unmeasured in the rules")
     if missing := [source for source in ("pod", "shared") if source not in settings.utilization.sources]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from operator import itemgetter
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -17,7 +17,15 @@ from gpucost.core.amounts import AmountField, CapacityCosts, Costs, Totals, desc
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 
 Status = Literal["complete", "provisional", "incomplete"]
-UtilizationSource = Literal["pod", "process", "shared", "node", "cluster", "none"]
+MeasuredSource = Literal["pod", "process", "shared"]
+"""Where a pod's utilization comes from: its exclusive devices, or its part of devices that it shares."""
+EstimatedSource = Literal["node", "cluster"]
+"""Or the average of its node or cluster."""
+UtilizationSource = Literal[MeasuredSource, EstimatedSource, "none"]
+MEASURED_SOURCES: tuple[MeasuredSource, ...] = get_args(MeasuredSource)
+ESTIMATED_SOURCES: tuple[EstimatedSource, ...] = get_args(EstimatedSource)
+UTILIZATION_SOURCES: tuple[UtilizationSource, ...] = get_args(UtilizationSource)
+"""All, the most precise first."""
 
 
 class Coverage(Struct, frozen=True):

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from gpucost.core.errors import SettingsError
+from gpucost.core.hour_record import MEASURED_SOURCES, EstimatedSource, MeasuredSource
 from gpucost.core.hours import floor_hour
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.metering.nvlink_domains import MinimumJob
@@ -68,7 +69,7 @@ ResourceName = Annotated[
     matching_pattern(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,315}", "a Kubernetes resource, such as nvidia.com/a10g-large"),
     AfterValidator(_has_no_catalog_entry),
 ]
-UtilizationSourceChoice = Literal["pod", "process", "shared", "node", "cluster"]
+UtilizationSourceChoice = Literal[MeasuredSource, EstimatedSource]
 
 
 _API_PATH = re.compile(r"/api/v1(/(query|query_range|remote_write|write))?/?$")
@@ -231,7 +232,7 @@ class UtilizationSettings(Section):
     """The metric that measures the utilization of GPUs. Nodes without it use the next signal that they have."""
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
-    sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "process", "shared")
+    sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = MEASURED_SOURCES
     """Where a pod's utilization may come from, in order of preference: its exclusive devices (`pod`); its part of
     devices that it shares, by what its processes use (`process`) or by its replicas (`shared`); or the average of its
     node or cluster."""

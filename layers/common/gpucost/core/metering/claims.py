@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucost.core.hour_record import UtilizationSource
+from gpucost.core.hour_record import UTILIZATION_SOURCES
 from gpucost.core.intervals import IntervalMs, enclosing_interval
 from gpucost.core.metering.capacity import AdvertisedGpus, present_by_piece
 from gpucost.core.metering.device_use import DeviceHour
@@ -22,7 +22,6 @@ from gpucost.core.metering.unexplained import UNKNOWN_PREFIX
 from gpucost.core.metering.usage import Holding, PodUsage, Use
 
 ZERO = Fraction(0)
-_MOST_PRECISE_FIRST: tuple[UtilizationSource, ...] = ("pod", "process", "shared", "node", "cluster")
 _MAX_NAME_BASE = 58
 """Characters before the random suffix of a name that the API server generates."""
 _SAMPLES_WHILE_CLAIMED = 2
@@ -453,7 +452,7 @@ def _merge(parts: Sequence[PodUsage]) -> PodUsage:
         last_sample_ms=max(part.last_sample_ms for part in parts),
         first_sample_ms=min(part.first_sample_ms for part in parts),
         use=Use(
-            max({use.source for use in uses} - {"none"}, key=_MOST_PRECISE_FIRST.index, default="none"),
+            max({use.source for use in uses} - {"none"}, key=UTILIZATION_SOURCES.index, default="none"),
             used_ms / observed_ms if observed_ms else None,
             running.length - unmeasured_gpu_ms * held.length / gpu_ms,
             sum((use.effective_gpu_ms for use in uses), ZERO),

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpucost.core.amounts import quantize
-from gpucost.core.hour_record import Coverage, UtilizationSource
+from gpucost.core.hour_record import MEASURED_SOURCES, Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
@@ -78,7 +78,7 @@ _REPORT_CLAIMS = (
 class MeteringRules(Struct, frozen=True):
     """The settings that metering needs."""
 
-    utilization_sources: tuple[UtilizationSource, ...] = ("pod", "process", "shared")
+    utilization_sources: tuple[UtilizationSource, ...] = MEASURED_SOURCES
     slices_per_gpu: int | None = None
     gpus_by_instance_type: Mapping[str, int | Fraction] = field(default_factory=lambda: GPUS_OF_INSTANCE)
     minimum_jobs: tuple[MinimumJob, ...] = ()

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from gpucost.core.hour_record import UtilizationSource
+from gpucost.core.hour_record import MEASURED_SOURCES, UtilizationSource
 from gpucost.core.intervals import IntervalMs, gaps, overlap_length, overlapping, overlapping_keys, union
 from gpucost.core.metering.accelerators import accelerator_of_vendor, vendor_of
 from gpucost.core.metering.device_assignment import (
@@ -26,7 +26,6 @@ from gpucost.core.metering.usage import UNMEASURED, Holding, Use
 
 ZERO = Fraction(0)
 PodName = tuple[str, str]
-_ASSIGNMENT_SOURCES = ("pod", "process", "shared")
 
 
 class _AverageUse(Struct, frozen=True):
@@ -121,7 +120,7 @@ class UtilizationResolver:
         uses = [UNMEASURED] * len(self._holdings)
         unmeasured: Sequence[int] = range(len(uses))
         for source in self._sources:
-            averages = None if source in _ASSIGNMENT_SOURCES else self._averages(source, self._assigned_devices(uses))
+            averages = None if source in MEASURED_SOURCES else self._averages(source, self._assigned_devices(uses))
             left: list[int] = []
             for index in unmeasured:
                 if averages is None:
@@ -494,7 +493,7 @@ class UtilizationResolver:
 
     def _assigned_devices(self, uses: Iterable[Use]) -> set[DeviceKey]:
         """Return the devices whose use was attributed to their holders."""
-        indexes = (index for index, use in enumerate(uses) if use.source in _ASSIGNMENT_SOURCES)
+        indexes = (index for index, use in enumerate(uses) if use.source in MEASURED_SOURCES)
         return {device.key for index in indexes for device in self._assignments.devices_of.get(index, ())}
 
     def _averages(self, source: UtilizationSource, assigned: set[DeviceKey]) -> dict[str, _AverageUse]:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.costs_by_model import TokenWeights
 from gpucost.core.errors import GpuCostError
-from gpucost.core.hour_record import Line, ModelHour, NodeHour
+from gpucost.core.hour_record import MEASURED_SOURCES, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, Finding
@@ -23,7 +23,6 @@ MAX_CLUSTER_WAIT_HOURS = 3
 """For how many hours a sum over clusters waits for the last of them."""
 MIN_VERSIONS_KEPT = 24
 """For how many hours, at least, the cursor keeps versions, to detect restated hours."""
-MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "process", "shared"})
 MAX_SINGLE_UNIT_READS = 50
 """For how many business units lines are read one unit at a time.
 
@@ -306,6 +305,6 @@ def estimates_check(settings_store: SettingsStore[SettingsWithAlerts]) -> Callab
             sources = settings_store.version(version).settings.utilization.sources
         except GpuCostError:
             return True
-        return not set(sources) <= MEASURED_UTILIZATION_SOURCES
+        return not set(sources) <= set(MEASURED_SOURCES)
 
     return allows_estimates

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
-from gpucost.core.hour_record import Line
+from gpucost.core.hour_record import ESTIMATED_SOURCES, Line
 from gpucost.features.alerting.findings import Finding, Subject, WastefulWorkload
 from gpucost.features.alerting.formatting import FigureFormatter, format_for_hours, format_gpus, rounded_percent
 from gpucost.features.alerting.rule_kinds.base import DurationHours, Figure, HourRule, RuleOverride
@@ -160,7 +160,7 @@ def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[WastefulWorkload
 def _count_estimates_as_unmeasured(line: Line) -> Costs:
     """Return a line's costs with estimated utilization as unmeasured. Waste during startup needs no signal."""
     costs = line.costs()
-    if line.utilization_source not in {"node", "cluster"}:
+    if line.utilization_source not in ESTIMATED_SOURCES:
         return costs
     return Costs(
         allocated_gpu_hours=costs.allocated_gpu_hours,
