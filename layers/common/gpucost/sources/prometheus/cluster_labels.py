@@ -47,20 +47,20 @@ _WHOLE_GPU_RESOURCES = {f"{vendor}_com_gpu" for vendor in ("nvidia", "amd")}
 class Clusters(Family):
     """Labels by which one Prometheus has the series of several clusters."""
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Compare the labels of nodes."""
-        nodes = hour.rows["nodes"]
-        hour.mixed_clusters = multiple_clusters(
+        nodes = reading.rows["nodes"]
+        reading.mixed_clusters = multiple_clusters(
             (labels for labels, _ in nodes.get("info") or nodes.get("capacity") or []), nodes
         )
 
-    def notes(self, hour: HourReading) -> Iterable[str]:
+    def notes(self, reading: HourReading) -> Iterable[str]:
         """The labels that name several clusters."""
-        return hour.mixed_clusters[0]
+        return reading.mixed_clusters[0]
 
-    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+    def unexplained(self, reading: HourReading) -> Iterable[Unexplained]:
         """What else divides the nodes like clusters."""
-        return hour.mixed_clusters[1]
+        return reading.mixed_clusters[1]
 
 
 def values_of_cluster_labels(values_by_label: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

@@ -69,53 +69,54 @@ class Devices(Family):
         counts = _counts_query(0, results["devices"])
         return {"device counts": Query(counts)} if counts else {}
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Read the devices, with single samples where pods held them for a part of the hour."""
-        pods, nodes = hour.pods, hour.nodes
-        gpus_of_pod = hour.vgpus.gpus_of_pod
-        fully_held_nodes = pods.fully_held_nodes(hour.partial, nodes.advertised_units)
-        fully_held_nodes |= pods.nodes_with_fractions(hour.partial, except_names=gpus_of_pod)
-        partial = hour.partial_pods = PartialHourPods(
-            pods.names(hour.partial),
+        pods, nodes = reading.pods, reading.nodes
+        gpus_of_pod = reading.vgpus.gpus_of_pod
+        fully_held_nodes = pods.fully_held_nodes(reading.partial, nodes.advertised_units)
+        fully_held_nodes |= pods.nodes_with_fractions(reading.partial, except_names=gpus_of_pod)
+        partial = reading.partial_pods = PartialHourPods(
+            pods.names(reading.partial),
             fully_held_nodes,
             pods.names(pods.uids()) if fully_held_nodes else set(),
-            {uuid for name in pods.names(hour.partial) for uuid in gpus_of_pod.get(name, ())},
+            {uuid for name in pods.names(reading.partial) for uuid in gpus_of_pod.get(name, ())},
         )
-        exporters = dict(hour.exporters.around_hour(hour.hour))
+        exporters = dict(reading.exporters.around_hour(reading.hour))
         names = nodes.by_instance_id()
-        table = DeviceTable(0, self._signals[0], {**hour.rows["devices"], **hour.rows.get("device counts", {})}, names)
+        rows = {**reading.rows["devices"], **reading.rows.get("device counts", {})}
+        table = DeviceTable(0, self._signals[0], rows, names)
         gpus_by_node = table.gpus_by_node()
         label = first_common_label_name(table.labels, ("Hostname", "hostname"))
-        read_device_samples(self._metrics, table, exporters, partial, hour.hour)
+        read_device_samples(self._metrics, table, exporters, partial, reading.hour)
         series = [*table.series()]
-        hour.device_notes += _notes_on_services(table)
+        reading.device_notes += _notes_on_services(table)
         by_rank = {0: table}
         for rank in range(1, len(self._signals)):
             without = nodes.with_missing_gpus(gpus_by_node)
             if not without:
                 break
             has_names = label and gpus_by_node and len(without) <= NAMES_PER_QUERY
-            table = self._table_of_rank(rank, sorted(without) if has_names else [], label, names, hour.hour)
+            table = self._table_of_rank(rank, sorted(without) if has_names else [], label, names, reading.hour)
             table.keep_missing_gpus(without, gpus_by_node)
             exporters |= self._metrics.scrape_times.rank_scrapes(
-                rank, table.densest_series(), [hour.hour], self._metrics.clock()
+                rank, table.densest_series(), [reading.hour], self._metrics.clock()
             )
-            read_device_samples(self._metrics, table, exporters, partial, hour.hour)
+            read_device_samples(self._metrics, table, exporters, partial, reading.hour)
             series.extend(table.series())
-            hour.device_notes += _fallback_notes(table, gpus_by_node, self._signals[0][0].name)
+            reading.device_notes += _fallback_notes(table, gpus_by_node, self._signals[0][0].name)
             by_rank[rank] = table
             for node, gpus in table.gpus_by_node().items():
                 gpus_by_node.setdefault(node, set()).update(gpus)
-        hour.process_devices = tuple(self._of_processes(by_rank, label, names, hour, exporters))
-        hour.devices = tuple(series)
-        hour.scrapes = exporters | hour.scrapes
+        reading.process_devices = tuple(self._of_processes(by_rank, label, names, reading, exporters))
+        reading.devices = tuple(series)
+        reading.scrapes = exporters | reading.scrapes
 
     def _of_processes(
         self,
         by_rank: Mapping[int, "DeviceTable"],
         label: str,
         names: Mapping[str, str],
-        hour: HourReading,
+        reading: HourReading,
         exporters: Mapping[ScrapeTarget, Scrapes],
     ) -> Iterable[DeviceSeries]:
         """Series of the signal that exporters report per process, of nodes with shared GPUs."""
@@ -137,9 +138,9 @@ class Devices(Family):
         others = hosts.keys() - whole
         if others:
             only = sorted({hosts[node] for node in others}) if label and len(others) <= NAMES_PER_QUERY else []
-            table = self._table_of_rank(rank, only, label, names, hour.hour)
+            table = self._table_of_rank(rank, only, label, names, reading.hour)
             table.keep_nodes(others)
-            read_device_samples(self._metrics, table, exporters, hour.partial_pods, hour.hour)
+            read_device_samples(self._metrics, table, exporters, reading.partial_pods, reading.hour)
             yield from table.series()
 
     def _table_of_rank(

@@ -21,16 +21,16 @@ _GpuKey = tuple[str, str]
 class Energy(Family):
     """The energy of GPUs; nothing more is queried where no exporter measures it."""
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Read what the query of devices returned of energy, with single samples where the increase is not enough."""
-        table = EnergyTable(hour.rows["devices"], hour.nodes.by_instance_id())
-        for label, samples in table.needing_raw_samples(hour.devices).items():
+        table = EnergyTable(reading.rows["devices"], reading.nodes.by_instance_id())
+        for label, samples in table.needing_raw_samples(reading.devices).items():
             for values in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 selector = self._metrics.queries.energy_selector(label, values)
-                start, end = hour.hour - SCRAPE_MARGIN, hour.hour + HOUR
+                start, end = reading.hour - SCRAPE_MARGIN, reading.hour + HOUR
                 with self._metrics.raw_samples(selector, start, end) as series:
                     table.add_raw_samples(series)
-        hour.energy = tuple(table.series())
+        reading.energy = tuple(table.series())
 
 
 class EnergyTable:

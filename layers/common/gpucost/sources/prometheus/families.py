@@ -210,14 +210,14 @@ class Family:
         """
         return {}
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Add its part of an hour, with raw samples where the results of queries are not enough."""
 
-    def notes(self, hour: HourReading) -> Iterable[str]:
+    def notes(self, reading: HourReading) -> Iterable[str]:
         """Notes on an hour that all families have read."""
         return ()
 
-    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+    def unexplained(self, reading: HourReading) -> Iterable[Unexplained]:
         """What is not understood in an hour that all families have read."""
         return ()
 

@@ -67,19 +67,19 @@ class Fractions(Family):
             queries["sharers"] = Query(lambda queries: queries.sharers(), "fractions of reserved GPUs are unknown")
         return queries
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Read pods on reserved GPUs, which request none, and the use of GPUs by containers."""
-        if "sharers" in hour.rows:
-            hour.partial += self._read_sharers(hour.pods, hour.rows["sharers"], hour.hour)
-        if "vgpus" in hour.rows:
-            table = DeviceTable(0, VGPU_SIGNALS, {**hour.rows["containers"], **hour.rows["container counts"]}, {})
+        if "sharers" in reading.rows:
+            reading.partial += self._read_sharers(reading.pods, reading.rows["sharers"], reading.hour)
+        if "vgpus" in reading.rows:
+            table = DeviceTable(0, VGPU_SIGNALS, {**reading.rows["containers"], **reading.rows["container counts"]}, {})
             scrapes = self._of_containers.scrape_times.rank_scrapes(
-                0, table.densest_series(), [hour.hour], self._metrics.clock()
+                0, table.densest_series(), [reading.hour], self._metrics.clock()
             )
-            partial = PartialHourPods(hour.pods.names(hour.partial))
-            read_device_samples(self._of_containers, table, scrapes, partial, hour.hour)
-            hour.vgpus = virtual_gpus(hour.rows["vgpus"], tuple(table.series()), hour.pods.nodes_by_name())
-            hour.scrapes |= scrapes
+            partial = PartialHourPods(reading.pods.names(reading.partial))
+            read_device_samples(self._of_containers, table, scrapes, partial, reading.hour)
+            reading.vgpus = virtual_gpus(reading.rows["vgpus"], tuple(table.series()), reading.pods.nodes_by_name())
+            reading.scrapes |= scrapes
 
     def _read_sharers(self, pods: "PodTable", rows: RowsByStatistic, hour: datetime) -> list[str]:
         """Add pods with fractions of reserved GPUs; returns their uids and those of the reservation pods."""

@@ -30,28 +30,28 @@ class NodeTypes(Family):
             return {"hardware": Query(Queries.hardware)}
         return {}
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Describe the nodes, once their devices are read."""
-        hour.described_nodes = hour.nodes.nodes()
-        if "hardware" not in hour.rows:
+        reading.described_nodes = reading.nodes.nodes()
+        if "hardware" not in reading.rows:
             return
-        hardware = node_hardware(hour.rows["hardware"], hour.nodes.by_instance_id())
-        with_pods = hour.pods.reported_nodes()
+        hardware = node_hardware(reading.rows["hardware"], reading.nodes.by_instance_id())
+        with_pods = reading.pods.reported_nodes()
         if self._instances is not None:
             unlabeled = {
                 node.provider_id: node.name
-                for node in hour.described_nodes
+                for node in reading.described_nodes
                 if (node.states or node.name in with_pods) and not INSTANCE_TYPE_LABEL.value_in(node.labels)
             }
             for provider_id, reported in self._instances(unlabeled).items():
                 hardware.setdefault(unlabeled[provider_id], NodeHardware()).reported.append(reported)
-        hour.described_nodes, hour.type_notes = describe_unlabeled_nodes(
-            hour.described_nodes, hour.devices, hardware, with_pods
+        reading.described_nodes, reading.type_notes = describe_unlabeled_nodes(
+            reading.described_nodes, reading.devices, hardware, with_pods
         )
 
-    def notes(self, hour: HourReading) -> Iterable[str]:
+    def notes(self, reading: HourReading) -> Iterable[str]:
         """Notes on types that are not known from labels."""
-        return hour.type_notes
+        return reading.type_notes
 
 
 def _gpu_nodes(results: SeriesByQuery) -> set[str]:

@@ -72,28 +72,29 @@ class Nodes(Family):
         """Nodes, with their labels and capacity."""
         return {"nodes": Query(Queries.nodes)}
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Read all nodes, and single samples of those that started, ended or changed, or that appear in a gap."""
-        with_gpus = _nodes_with_gpus(hour.rows["devices"], hour.rows["requests"])
-        nodes = hour.nodes = NodeTable(hour.rows["nodes"], with_gpus, self._gpus_by_instance_type)
-        self._read_samples(nodes, nodes.needing_raw_samples(hour.covered.covers_hour, hour.covered.expected), hour.hour)
-        if hour.allocation is not hour.covered and hour.rows["nodes"].get("info"):
-            self._read_samples(nodes, nodes.add_missing(hour.pods.node_names()), hour.hour)
+        with_gpus = _nodes_with_gpus(reading.rows["devices"], reading.rows["requests"])
+        nodes = reading.nodes = NodeTable(reading.rows["nodes"], with_gpus, self._gpus_by_instance_type)
+        covered = reading.covered
+        self._read_samples(nodes, nodes.needing_raw_samples(covered.covers_hour, covered.expected), reading.hour)
+        if reading.allocation is not covered and reading.rows["nodes"].get("info"):
+            self._read_samples(nodes, nodes.add_missing(reading.pods.node_names()), reading.hour)
 
-    def notes(self, hour: HourReading) -> Iterable[str]:
+    def notes(self, reading: HourReading) -> Iterable[str]:
         """Notes on targets, and on nodes and pods that contradict each other."""
-        for target in hour.nodes.targets_in_turn():
+        for target in reading.nodes.targets_in_turn():
             yield (
                 f"one target ({exporter_of(target)}) reports other nodes in each scrape: its Service sends each scrape "
                 "to another shard of kube-state-metrics. Scrape every shard's pod, not the Service's address"
             )
         if not self._metrics.queries.trusted_series.has_matchers("kube_state_metrics"):
-            yield from notes_on_missing_objects(hour.nodes, hour.pods, hour.allocation)
-        yield from hour.nodes.notes
+            yield from notes_on_missing_objects(reading.nodes, reading.pods, reading.allocation)
+        yield from reading.nodes.notes
 
-    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+    def unexplained(self, reading: HourReading) -> Iterable[Unexplained]:
         """Resources that are not known."""
-        return unknown_resources(hour.rows["nodes"], self._metrics.cluster)
+        return unknown_resources(reading.rows["nodes"], self._metrics.cluster)
 
     def _read_samples(self, nodes: "NodeTable", all_names: Sequence[str], hour: datetime) -> None:
         for names in chunks(all_names):

@@ -122,27 +122,27 @@ class Pods(Family):
             return {"completed": Query(Queries.completed)}
         return {}
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Read all pods, and single samples of those that did not exist unchanged for the whole hour."""
-        self._extend_across_gaps(hour)
-        rows = hour.pod_rows
-        hour.pods = PodTable(
+        self._extend_across_gaps(reading)
+        rows = reading.pod_rows
+        reading.pods = PodTable(
             rows["requests"],
             (labels for labels, _ in rows["running"].get(NO_STATISTIC_LABEL, [])),
             rows.get("phases", {}),
             (labels for labels, _ in rows.get("completed", {}).get(NO_STATISTIC_LABEL, ())),
         )
-        hour.pods.add_owners(rows["owners"])
-        hour.pods.labels.add(rows.get("labels", {}))
-        hour.partial = self._read_changed(hour.pods, hour.allocation)
+        reading.pods.add_owners(rows["owners"])
+        reading.pods.labels.add(rows.get("labels", {}))
+        reading.partial = self._read_changed(reading.pods, reading.allocation)
 
-    def notes(self, hour: HourReading) -> Iterable[str]:
+    def notes(self, reading: HourReading) -> Iterable[str]:
         """Notes on labels."""
-        return hour.pods.labels.notes
+        return reading.pods.labels.notes
 
-    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+    def unexplained(self, reading: HourReading) -> Iterable[Unexplained]:
         """Pods whose phases are unknown."""
-        return hour.pods.unknown_phases()
+        return reading.pods.unknown_phases()
 
     def read_samples(self, pods: "PodTable", uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
         """Add the raw samples of some pods; owners and labels only for those without uid."""
@@ -162,14 +162,14 @@ class Pods(Family):
     def _labels_query(self, queries: Queries) -> str:
         return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
 
-    def _extend_across_gaps(self, hour: HourReading) -> None:
+    def _extend_across_gaps(self, reading: HourReading) -> None:
         """If a scrape gap touches an edge of the hour, count samples up to the next scrapes beyond it.
 
         This takes two queries for all pods instead of raw samples of each, and two more if there are no samples at the
         hour's end, and one for the raw samples of nodes that appear in the gap.
         """
-        hour.pod_rows = hour.rows
-        wider = self._metrics.wider_window(hour.covered)
+        reading.pod_rows = reading.rows
+        wider = self._metrics.wider_window(reading.covered)
         if wider is None:
             return
         time, window = wider
@@ -177,17 +177,17 @@ class Pods(Family):
             "requests": lambda queries: queries.requests(window),
             "running": lambda queries: queries.running(window),
         }
-        if time > to_epoch_ms(hour.hour + HOUR):
+        if time > to_epoch_ms(reading.hour + HOUR):
             builders["owners"] = Queries.owners
-            if "labels" in hour.rows:
+            if "labels" in reading.rows:
                 builders["labels"] = self._labels_query
         results = self._metrics.query_at(builders, time)
         if build := _phases_query(results, (), window):
             results |= self._metrics.query_at({"phases": build}, time)
         if _lacks_phases(results):
             results |= self._metrics.query_at({"completed": Queries.completed}, time)
-        hour.allocation = hour_scrapes(hour.covered.scrapes, hour.hour, IntervalMs(time - window.length, time))
-        hour.pod_rows = {**hour.rows, **{name: rows_at(series, time) for name, series in results.items()}}
+        reading.allocation = hour_scrapes(reading.covered.scrapes, reading.hour, IntervalMs(time - window.length, time))
+        reading.pod_rows = {**reading.rows, **{name: rows_at(series, time) for name, series in results.items()}}
 
     def _read_changed(self, pods: "PodTable", allocation: HourScrapes) -> list[str]:
         """Add raw samples of pods that started, ended or changed in the hour, and return their uids."""

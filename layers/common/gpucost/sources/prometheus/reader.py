@@ -159,13 +159,13 @@ class PrometheusReader:
     ) -> Observation:
         end = to_epoch_ms(allocation.hour + HOUR)
         rows = {name: tables.rows_at(series, end) for name, series in results.items()}
-        hour = HourReading(allocation.hour, rows, allocation, exporters)
+        reading = HourReading(allocation.hour, rows, allocation, exporters)
         for family in self._families:
-            family.read(hour)
-        return hour.observation(
+            family.read(reading)
+        return reading.observation(
             self._metrics.cluster,
-            [*query_notes, *(note for family in self._families for note in family.notes(hour))],
-            (unexplained for family in self._families for unexplained in family.unexplained(hour)),
+            [*query_notes, *(note for family in self._families for note in family.notes(reading))],
+            (unexplained for family in self._families for unexplained in family.unexplained(reading)),
         )
 
     def _with_counters(self, observations: list[Observation], hours: Sequence[datetime]) -> list[Observation]:

@@ -39,39 +39,40 @@ class Claims(Family):
         super().__init__(metrics)
         self._pods = pods
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Read pods with claims, devices in ResourceSlices, and namespaces whose claims may have admin access."""
-        owners = hour.pod_rows["owners"]
+        owners = reading.pod_rows["owners"]
         claims = owners.get("claim", [])
         # Owners and labels of pods that held GPUs through claims and do not exist at the hour's end.
-        ended = ended_pods_with_claims(owners, hour.pods.uids())
+        ended = ended_pods_with_claims(owners, reading.pods.uids())
         for uids in chunks(list(ended)):
-            self._pods.read_samples(hour.pods, (), PodMatcher("uid", tuple(uids)), hour.hour)
-        self._pods.read_missing_owners(hour.pods, ended.values(), hour.hour)
+            self._pods.read_samples(reading.pods, (), PodMatcher("uid", tuple(uids)), reading.hour)
+        self._pods.read_missing_owners(reading.pods, ended.values(), reading.hour)
 
-        hour.claiming = claiming_pods(hour.devices, claims, hour.pod_observations)
-        silent_nodes = _silent_nodes(hour.described_nodes, hour.devices) if hour.rows["nodes"].get("kept") else set()
-        collected, hour.admin_namespaces = self._read_objects(claims, silent_nodes, hour.hour)
+        reading.claiming = claiming_pods(reading.devices, claims, reading.pod_observations)
+        has_capacity = reading.rows["nodes"].get("kept")
+        silent_nodes = _silent_nodes(reading.described_nodes, reading.devices) if has_capacity else set()
+        collected, reading.admin_namespaces = self._read_objects(claims, silent_nodes, reading.hour)
         if collected:
             of_claims = {
                 (exported_label(labels, "namespace"), labels.get("resourceclaim_name", "")) for labels, _ in claims
             }
-            hour.claiming += collected.claiming_pods(of_claims, hour.claiming, hour.pod_observations)
-            hour.scrapes |= collected.scrapes
-            hour.offered_devices = collected.offered_devices()
-        hour.claiming = [hour.pods.with_owner_and_labels(pod) for pod in hour.claiming]
-        if hour.claiming and hour.admin_namespaces is None:  # only the exporter's labels say that there are claims
-            rows = self._metrics.rows("namespaces", Queries.admin_namespaces, hour.hour)
-            hour.admin_namespaces = _namespaces(chain.from_iterable(rows.values()))
+            reading.claiming += collected.claiming_pods(of_claims, reading.claiming, reading.pod_observations)
+            reading.scrapes |= collected.scrapes
+            reading.offered_devices = collected.offered_devices()
+        reading.claiming = [reading.pods.with_owner_and_labels(pod) for pod in reading.claiming]
+        if reading.claiming and reading.admin_namespaces is None:  # only the exporter's labels name claims
+            rows = self._metrics.rows("namespaces", Queries.admin_namespaces, reading.hour)
+            reading.admin_namespaces = _namespaces(chain.from_iterable(rows.values()))
 
         # What claims or drivers there are of which no pod, or no resource, is known.
-        vendors = vendors_of_silent_nodes(hour.described_nodes) if claims else set()
-        hour.unexplained_claims = unreported_claims(claims, hour.claiming, vendors)
-        hour.unexplained_claims += collected.unknown_drivers() if collected else []
+        vendors = vendors_of_silent_nodes(reading.described_nodes) if claims else set()
+        reading.unexplained_claims = unreported_claims(claims, reading.claiming, vendors)
+        reading.unexplained_claims += collected.unknown_drivers() if collected else []
 
-    def unexplained(self, hour: HourReading) -> Iterable[Unexplained]:
+    def unexplained(self, reading: HourReading) -> Iterable[Unexplained]:
         """Claims and drivers that are not understood."""
-        return hour.unexplained_claims
+        return reading.unexplained_claims
 
     def _read_objects(
         self, claims: Rows, silent_nodes: Collection[str], hour: datetime

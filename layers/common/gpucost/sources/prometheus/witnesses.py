@@ -37,35 +37,35 @@ class ContradictedSignals(Family):
         super().__init__(metrics)
         self._measures_contradicted = measures_contradicted
 
-    def read(self, hour: HourReading) -> None:
+    def read(self, reading: HourReading) -> None:
         """Compare GPUs whose signal is 0 with other witnesses, and replace their series where another signal counts."""
-        at_zero = gpus_at_zero(hour.devices, (*hour.pod_observations, *hour.claiming))
+        at_zero = gpus_at_zero(reading.devices, (*reading.pod_observations, *reading.claiming))
         if not at_zero:
             return
-        nodes, label = sorted({node for node, _ in at_zero}), _host_label(hour.rows["devices"])
+        nodes, label = sorted({node for node, _ in at_zero}), _host_label(reading.rows["devices"])
         only = nodes if label and len(nodes) <= NAMES_PER_QUERY else []
-        day = [hour.hour - number * HOUR for number in reversed(range(HOURS_OF_DAY))]
+        day = [reading.hour - number * HOUR for number in reversed(range(HOURS_OF_DAY))]
         build = {"witnesses": lambda queries: queries.witnesses({*at_zero.values()}, only, label)}
         (series,) = self._metrics.query_hours(build, day).values()
-        signals, names = self._metrics.queries.signals, hour.nodes.by_instance_id()
-        witnesses = Witnesses(series, to_epoch_ms(hour.hour + HOUR), signals, names)
+        signals, names = self._metrics.queries.signals, reading.nodes.by_instance_id()
+        witnesses = Witnesses(series, to_epoch_ms(reading.hour + HOUR), signals, names)
         contradicted = contradicted_gpus(at_zero.keys(), witnesses.series(), witnesses.power())
         measured: dict[Gpu, list[DeviceSeries]] = {}
         for table in witnesses.tables if self._measures_contradicted and contradicted else ():
             of_table = {(device.node, device.uuid) for device in table.series() if says_in_use(device)}
             table.keep_gpus((of_table & contradicted.keys()) - measured.keys())
-            read_device_samples(self._metrics, table, hour.scrapes, hour.partial_pods, hour.hour)
+            read_device_samples(self._metrics, table, reading.scrapes, reading.partial_pods, reading.hour)
             for device in table.series():
                 measured.setdefault((device.node, device.uuid), []).append(device)
         if measured:
-            others = (device for device in hour.devices if (device.node, device.uuid) not in measured)
-            hour.devices = (*others, *chain.from_iterable(measured.values()))
-        hour.contradicted_gpus = contradicted.keys() - measured.keys()
-        hour.device_notes += stuck_signal_notes(contradicted, measured, at_zero)
+            others = (device for device in reading.devices if (device.node, device.uuid) not in measured)
+            reading.devices = (*others, *chain.from_iterable(measured.values()))
+        reading.contradicted_gpus = contradicted.keys() - measured.keys()
+        reading.device_notes += stuck_signal_notes(contradicted, measured, at_zero)
 
-    def notes(self, hour: HourReading) -> Iterable[str]:
+    def notes(self, reading: HourReading) -> Iterable[str]:
         """All notes on devices, after those on pods and nodes."""
-        return hour.device_notes
+        return reading.device_notes
 
 
 def _host_label(devices: RowsByStatistic) -> str:
