@@ -21,7 +21,7 @@ from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, PodWait
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.storage.line_items import line_items, read_line_uses
+from gpucost.storage.line_items import line_items, read_compact_lines
 from gpucost.storage.table import Item
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -147,7 +147,7 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
     look_back.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
     look_back.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
     for number in range(HOURS):
-        look_back.add_hour(START + HOUR * number, read_line_uses(hours[number % DISTINCT_HOURS]), there, "USD")
+        look_back.add_hour(START + HOUR * number, read_compact_lines(hours[number % DISTINCT_HOURS]), there, "USD")
     reading = time.process_time() - began
     review = review_cluster(look_back, START, {})
     thinking = time.process_time() - began - reading

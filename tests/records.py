@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_point
+from gpucost.core.compact_lines import CompactLine
 from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
-from gpucost.core.line_use import CompactLine
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
@@ -74,7 +74,7 @@ def record(
     return HourRecord(cluster, hour, status, coverage, Totals(costs, capacity), tuple(lines), notes)
 
 
-def use_of(line: Line) -> CompactLine:
+def compact_line_of(line: Line) -> CompactLine:
     """A line as the recommendation review reads it, with amounts as floats."""
 
     def value(name: str) -> Any:

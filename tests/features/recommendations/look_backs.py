@@ -7,7 +7,7 @@ from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.history import LookBack, PodLatency
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.review import review_cluster
-from tests.records import use_of
+from tests.records import compact_line_of
 
 
 def look_back_of(
@@ -21,7 +21,7 @@ def look_back_of(
     look_back.add_latencies(latencies or {})
     for record in records:
         if record.status != "incomplete":
-            look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+            look_back.add_hour(record.hour, map(compact_line_of, record.lines), record.nodes, record.currency)
     return look_back
 
 

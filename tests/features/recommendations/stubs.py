@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from gpucost.core.compact_lines import CompactLine
 from gpucost.core.errors import MetricsUnavailableError, SourceError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.line_use import CompactLine
 from gpucost.core.pricing.prices import Price
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
@@ -24,7 +24,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.price_types import PricesInForce
 from tests.features.recommendations import simulated_fleet as sim
-from tests.records import use_of
+from tests.records import compact_line_of
 
 NOW = datetime(2026, 11, 16, 4, 10, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -140,7 +140,7 @@ class SmallLedger(Ledger):
             raise SourceError("the table is throttled")
         return [Manifest(cluster, NOW.replace(minute=0) - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)]
 
-    def uses_of(self, _manifest: Manifest) -> list[Any]:
+    def compact_lines_of(self, _manifest: Manifest) -> list[Any]:
         return []
 
     def nodes_and_charges_of(self, _manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -174,7 +174,7 @@ class SimulatedLedger(Ledger):
 
     def __init__(self, records: Sequence[HourRecord]) -> None:
         self._records = {record.hour: record for record in records}
-        self._uses: dict[datetime, list[CompactLine]] = {}
+        self._compact_lines: dict[datetime, list[CompactLine]] = {}
 
     def newest_published_hour(self, cluster: str) -> Manifest | None:
         return self._manifest(cluster, max(self._records))
@@ -182,11 +182,11 @@ class SimulatedLedger(Ledger):
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [self._manifest(cluster, hour) for hour in sorted(self._records) if start <= hour < end]
 
-    def uses_of(self, manifest: Manifest) -> list[CompactLine]:
+    def compact_lines_of(self, manifest: Manifest) -> list[CompactLine]:
         """Many nights read an hour, so it is converted once."""
-        if manifest.hour not in self._uses:
-            self._uses[manifest.hour] = [use_of(line) for line in self._records[manifest.hour].lines]
-        return self._uses[manifest.hour]
+        if manifest.hour not in self._compact_lines:
+            self._compact_lines[manifest.hour] = [compact_line_of(line) for line in self._records[manifest.hour].lines]
+        return self._compact_lines[manifest.hour]
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[Any, Any]:
         return self._records[manifest.hour].nodes, ()

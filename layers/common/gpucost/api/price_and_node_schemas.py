@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from gpucost.core.amounts import CapacityCosts
+from gpucost.core.compact_lines import Holder
 from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, NodeHour
 from gpucost.core.ledger import Restatement
-from gpucost.core.line_use import Holder
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.http.schemas import (
     Amount,

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from gpucost.core.compact_lines import Holder
 from gpucost.core.errors import ParameterError
 from gpucost.core.hour_record import ClusterCharge, NodeHour
 from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
-from gpucost.core.line_use import Holder
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.paging import etag_of_query
 from gpucost.core.query.periods import Period

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
+from gpucost.core.compact_lines import Holder
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import AccessDeniedError
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
-from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.storage.ports import PublishedHours, RollupReader
 

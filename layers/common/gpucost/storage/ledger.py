@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
+from gpucost.core.compact_lines import CompactLine, Holder
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
@@ -41,12 +42,11 @@ from gpucost.core.ledger import (
     changed_business_units,
     next_attempt,
 )
-from gpucost.core.line_use import CompactLine, Holder
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.conditions import Between, StartsWith
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
-from gpucost.storage.line_items import IncompleteLinesError, read_holders, read_line_items, read_line_uses
+from gpucost.storage.line_items import IncompleteLinesError, read_compact_lines, read_holders, read_line_items
 from gpucost.storage.manifests import read_manifest
 from gpucost.storage.ports import Table
 from gpucost.storage.restatements import restatement_chain, restatement_items
@@ -259,10 +259,10 @@ class Ledger:
         holders = self._read_lines(manifest, f"{manifest.run_id}#", read_holders)
         return holders if all(_is_plausible(holder, MAX_FIXED_POINT) for holder in holders) else []
 
-    def uses_of(self, manifest: Manifest) -> list[CompactLine]:
+    def compact_lines_of(self, manifest: Manifest) -> list[CompactLine]:
         """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
-        uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
-        return uses if all(_is_plausible(use, MAX_AMOUNT) for use in uses) else []
+        lines = self._read_lines(manifest, f"{manifest.run_id}#", read_compact_lines)
+        return lines if all(_is_plausible(line, MAX_AMOUNT) for line in lines) else []
 
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
         partition = keys.lines_partition(manifest.cluster, manifest.hour)

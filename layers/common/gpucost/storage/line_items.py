@@ -11,10 +11,10 @@ from itertools import chain, repeat, starmap
 from typing import Any
 
 from gpucost.core.amounts import SCALE
+from gpucost.core.compact_lines import CompactLine, Holder
 from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Line
-from gpucost.core.line_use import CompactLine, Holder
 from gpucost.storage import compressed_documents
 from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
@@ -81,13 +81,13 @@ def read_holders(items: Iterable[Item]) -> list[Holder]:
     return [*starmap(Holder, chain.from_iterable(rows))]
 
 
-def read_line_uses(items: Iterable[Item]) -> list[CompactLine]:
+def read_compact_lines(items: Iterable[Item]) -> list[CompactLine]:
     """Read the fields of lines that recommendations need, in a third of the time of `read_line_items`.
 
     Raises:
         As `read_line_items`.
     """
-    return [use for document in _documents(items) for use in _read_uses(document)]
+    return [*chain.from_iterable(map(_read_compact_lines, _documents(items)))]
 
 
 def _documents(items: Iterable[Item]) -> Iterator[Any]:
@@ -127,7 +127,7 @@ def _rows(document: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[A
     return zip(*columns, strict=True)
 
 
-def _read_uses(document: Mapping[str, Any]) -> Iterator[CompactLine]:
+def _read_compact_lines(document: Mapping[str, Any]) -> Iterator[CompactLine]:
     """Read the columns that recommendations need, as floats (docs/decisions/0043)."""
     rows, stored = document["rows"], document["columns"]
     columns: list[Iterable[Any]] = []

@@ -8,10 +8,10 @@ from msgspec import Struct, field
 from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
+from gpucost.core.compact_lines import Holder
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
-from gpucost.core.line_use import Holder
 from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
 from gpucost.storage.conditions import Condition, SortKeys

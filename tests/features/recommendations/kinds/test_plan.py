@@ -19,7 +19,7 @@ from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.demo_fleet import hours_of_demo, waits_of_demo
 from tests.features.recommendations.plan_replay import Replay
 from tests.features.recommendations.sample_recommendations import PROPOSED
-from tests.records import use_of
+from tests.records import compact_line_of
 
 HOURS = 720
 END = sim.START + timedelta(hours=HOURS)
@@ -122,7 +122,7 @@ def offered_of(
     look_back.add_waits(waits)
     for record in records:
         if record is not None:
-            look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+            look_back.add_hour(record.hour, map(compact_line_of, record.lines), record.nodes, record.currency)
     contents = review_cluster(look_back, END, {}).recommendations
     return offered(Recommendation(content, "open", END, END, END) for content in contents)
 

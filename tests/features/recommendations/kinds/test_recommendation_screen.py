@@ -17,7 +17,7 @@ from gpucost.features.recommendations.review import review_cluster
 from gpucost_cli.recommendation_screen import SCREEN_WIDTH, render_recommendation
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations import simulated_queue
-from tests.records import use_of
+from tests.records import compact_line_of
 
 HOURS = 672
 LONG = "a-service-whose-name-is-as-long-as-a-label-of-kubernetes-may-be"
@@ -71,7 +71,7 @@ def recommended() -> dict[str, RecommendationContent]:
         of_server = [line for line in record.lines if line.workload.startswith(SERVER)]
         look_back.latencies[record.hour] = {(line.namespace, line.pod): (1234567.0, 1.2345) for line in of_server}
         lines = [line._replace(workload=f"{LONG}-server") if line in of_server else line for line in record.lines]
-        look_back.add_hour(record.hour, map(use_of, lines), record.nodes, record.currency)
+        look_back.add_hour(record.hour, map(compact_line_of, lines), record.nodes, record.currency)
     look_back.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look_back.reserved_prices.update(
         {"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")}

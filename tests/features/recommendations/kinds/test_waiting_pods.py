@@ -14,7 +14,7 @@ from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations import simulated_queue
-from tests.records import use_of
+from tests.records import compact_line_of
 
 DAYS = 14
 HOURS = 24 * DAYS
@@ -38,7 +38,7 @@ def recommended(
     look_back.add_waits(days if waits is None else waits)
     look_back.list_prices.update(list_prices or {})
     for record in sim.simulate(loads, HOURS):
-        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, currency)
+        look_back.add_hour(record.hour, map(compact_line_of, record.lines), record.nodes, currency)
     review = review_cluster(look_back, sim.START + timedelta(hours=HOURS), {})
     return {
         recommendation.subject.node_pool: recommendation
@@ -205,7 +205,7 @@ def test_pending_pod_combines_its_days_and_the_ledger() -> None:
         "p", lambda _: 1.0, lambda _: 1, kind="Job", gpus=2, pool=sim.Pool("duo", gpus=2), lifetime=(26, 31)
     )
     for record in sim.simulate([load], 48):
-        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        look_back.add_hour(record.hour, map(compact_line_of, record.lines), record.nodes, record.currency)
     assert pending_pods(look_back) == [("nvidia.com/gpu", PendingPod("ns", "p-0", 2, 23.75, 1.75, 5.0))]
 
 

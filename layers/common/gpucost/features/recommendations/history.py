@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct, field
 
 from gpucost.core.amounts import SCALE
+from gpucost.core.compact_lines import CompactLine
 from gpucost.core.hour_record import NodeHour
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.line_use import CompactLine
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.pricing.prices import region_of
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice

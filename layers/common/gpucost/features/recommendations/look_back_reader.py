@@ -54,7 +54,7 @@ def read_look_back(
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_and_charges_of(manifest)
-            look_back.add_hour(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
+            look_back.add_hour(manifest.hour, ledger.compact_lines_of(manifest), nodes, manifest.currency)
             dropped += look_back.drop_oldest_workloads(max_workloads)
     if dropped:
         logger.warning("dropped the workloads that ended longest ago", cluster=cluster, workloads=dropped)

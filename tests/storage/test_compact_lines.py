@@ -1,10 +1,10 @@
 """Recommendations and reports on nodes read the same lines as reports on costs."""
 
-from gpucost.core.line_use import Holder
+from gpucost.core.compact_lines import Holder
 from gpucost.storage import compressed_documents
-from gpucost.storage.line_items import line_items, read_holders, read_line_items, read_line_uses
+from gpucost.storage.line_items import line_items, read_compact_lines, read_holders, read_line_items
 from tests.features.recommendations import simulated_fleet as sim
-from tests.records import amount, use_of
+from tests.records import amount, compact_line_of
 
 (RECORD,) = sim.simulate(sim.fleet(1, 24, 1), 1)
 ODD = RECORD.lines[0]._replace(
@@ -17,12 +17,12 @@ ODD = RECORD.lines[0]._replace(
 LINES = [*RECORD.lines, ODD]
 
 
-def test_uses_are_those_of_the_stored_lines() -> None:
+def test_compact_lines_are_those_of_the_stored_lines() -> None:
     items = line_items("pk", "1-a#unit", LINES, 2**31)
     assert (
-        read_line_uses(items)
-        == [use_of(line) for line in read_line_items(items)]
-        == [use_of(written) for written in LINES]
+        read_compact_lines(items)
+        == [compact_line_of(line) for line in read_line_items(items)]
+        == [compact_line_of(written) for written in LINES]
     )
 
 
@@ -34,7 +34,7 @@ def test_holders_are_those_of_the_stored_lines() -> None:
 
 def test_single_line_is_stored_as_single_cells() -> None:
     for line in LINES:
-        assert read_line_uses(line_items("pk", "1-a#unit", [line], 2**31)) == [use_of(line)]
+        assert read_compact_lines(line_items("pk", "1-a#unit", [line], 2**31)) == [compact_line_of(line)]
 
 
 def test_claims_are_stored_only_where_there_are_any() -> None:
