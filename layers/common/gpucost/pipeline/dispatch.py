@@ -66,10 +66,10 @@ class DueHours(Struct, frozen=True):
 class DispatchService:
     """Handles the hourly schedule. Called twice for the same time, it sends the same hours twice, which is harmless."""
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, months: HourVersions, bus: MessageBus) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, versions: HourVersions, bus: MessageBus) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
-        self._months = months
+        self._versions = versions
         self._bus = bus
 
     def dispatch(self, tick: ScheduledTick, correlation_id: str) -> DispatchResult | None:
@@ -84,7 +84,7 @@ class DispatchService:
             return None
         newest = floor_hour(tick.scheduled_time) - HOUR
         reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP_PERIOD
-        closed = {month.month for month in self._months.closed_months()}
+        closed = {month.month for month in self._versions.closed_months()}
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in _scheduled_clusters(stored, newest, reach):
             try:

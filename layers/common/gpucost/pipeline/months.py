@@ -87,11 +87,11 @@ class MonthService:
     """Closes months, reopens them, and compares them with their adjustments."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, months: HourVersions, rollups: Rollups, clock: Clock
+        self, settings_store: SettingsStore, ledger: Ledger, versions: HourVersions, rollups: Rollups, clock: Clock
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
-        self._months = months
+        self._versions = versions
         self._rollups = rollups
         self._clock = clock
 
@@ -115,7 +115,7 @@ class MonthService:
         is_closed_already = ConflictError(
             f"{month} is closed already. To close it again, reopen it first: gpucost months reopen --month {month}"
         )
-        if self._months.closed_month(month) is not None:
+        if self._versions.closed_month(month) is not None:
             raise is_closed_already
         coverage = self.coverage(start, end)
         if not coverage.is_full and not force:
@@ -126,7 +126,7 @@ class MonthService:
             )
         closed = ClosedMonth(month, now.replace(microsecond=0), author, reason)
         try:
-            self._months.close_month(closed)
+            self._versions.close_month(closed)
         except ConflictError:
             raise is_closed_already from None
         return closed, coverage
@@ -146,7 +146,7 @@ class MonthService:
             SourceError: the table failed; calling it again continues.
         """
         start, end = _month_period(month)
-        self._months.reopen_month(month)
+        self._versions.reopen_month(month)
         now, total = self._clock(), 0
         stored = self._settings_store.current()
         retention = stored.settings.retention.periods()
@@ -156,7 +156,7 @@ class MonthService:
                 try:
                     self._ledger.apply_adjustment(manifest, now, retention)
                 except ConflictError:  # another version came first, or the month was closed again
-                    if self._months.closed_month(month) is not None:
+                    if self._versions.closed_month(month) is not None:
                         raise
                     continue
                 applied += 1
@@ -206,7 +206,7 @@ class MonthService:
             NotFoundError: the month is not closed.
         """
         start, end = _month_period(month)
-        closed = self._months.closed_month(month)
+        closed = self._versions.closed_month(month)
         if closed is None:
             raise NotFoundError(f"{month} is not closed. Only closed months have adjustments")
         rows: list[Adjustment] = []
