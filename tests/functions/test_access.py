@@ -18,6 +18,7 @@ from gpucost.core.errors import SettingsError
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.opencost.routes import NOT_STORED
 from gpucost.http.access import caller_of, required_role
+from gpucost.http.routes import all_routes
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
@@ -165,7 +166,7 @@ def document(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[Document]:
 
 def routes() -> dict[str, Any]:
     """All routes but those of OpenCost's API that are refused (tests/features/opencost)."""
-    every_route = {route.openapi_path: route.func for route in APP._static_routes + APP._dynamic_routes}
+    every_route = {route.openapi_path: route.func for route in all_routes(APP)}
     return {path: route for path, route in every_route.items() if path not in NOT_STORED}
 
 

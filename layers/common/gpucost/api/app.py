@@ -42,6 +42,7 @@ from gpucost.http.documentation_page import CONTENT_SECURITY_POLICY, HTML_CONTEN
 from gpucost.http.parameters import are_unknown_parameters_ignored
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
 from gpucost.http.responses import JSON_CONTENT_TYPE
+from gpucost.http.routes import all_routes, current_route
 from gpucost.reports.access import AccessPolicy
 from gpucost.reports.limit_reports import LimitReports
 from gpucost.reports.prices import PriceBookListing
@@ -145,13 +146,10 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
 
 def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Reject unknown parameters. If they were ignored, a misspelled filter would return wrong figures."""
-    route = app.context["_route"]
-    if route not in (*app._static_routes, *app._dynamic_routes):
-        return next_middleware(app)  # not found is the better message
-    if are_unknown_parameters_ignored(route.func):
+    route = current_route(app)
+    if route is None or are_unknown_parameters_ignored(route.func):
         return next_middleware(app)
-    dependant = getattr(route, "dependant", None)
-    allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
+    allowed = [parameter.alias for parameter in route.dependant.query_params]
     event = app.current_event.raw_event
     # The raw text as sent, and the parameters that API Gateway parsed from it: routes read the latter.
     sent_parameters = [*parse_qsl(event["rawQueryString"], True), *(event["queryStringParameters"] or {}).items()]
@@ -177,9 +175,7 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
         )
     )
-    functions = {
-        (route.openapi_path, route.method.lower()): route.func for route in app._static_routes + app._dynamic_routes
-    }
+    functions = {(route.openapi_path, route.method.lower()): route.func for route in all_routes(app)}
     server_error = {
         "description": "Internal error. Details are in the function's log",
         "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}},

@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.core.access import Caller, IamCaller, RequiredRole, Scope, TokenCaller, principal_of
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
+from gpucost.http.routes import current_route
 from gpucost.reports.access import AccessPolicy
 
 Route = TypeVar("Route", bound=Callable[..., Any])
@@ -44,9 +45,9 @@ def authorize(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpRes
     """Make the middleware that checks each caller's role and stores the caller's scope in the app's context."""
 
     def check_access(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-        route = app.context["_route"]
-        if route not in (*app._static_routes, *app._dynamic_routes):
-            return next_middleware(app)  # not found
+        route = current_route(app)
+        if route is None:
+            return next_middleware(app)
         role = required_role(route.func)
         if role is None:
             raise AccessDeniedError("access denied: this route declares no role")
