@@ -32,6 +32,10 @@ class Scope(Struct, frozen=True):
         """Whether the caller may see a business unit."""
         return self.business_units is None or business_unit in self.business_units
 
+    def sorted_units(self) -> list[str] | None:
+        """Return the business units in order of name; None for the whole fleet."""
+        return None if self.business_units is None else sorted(self.business_units)
+
     def require(self, business_unit: str) -> None:
         """Raise unless the scope covers a business unit; whether the unit exists makes no difference.
 

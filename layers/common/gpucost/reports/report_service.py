@@ -72,9 +72,7 @@ class ReportService:
             InvalidInputError: the report would be too large. The message says how to narrow it.
             SettingsMissingError: no settings yet.
         """
-        settings = self._settings_store.current().settings
-        query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
-        clusters = self._clusters(parameters, query.period, scope)
+        query, clusters = self._query(parameters, scope)
         first_batch = batch_of(check_cursor(parameters.cursor))
         reader = CostReader(self._ledger, self._rollups, scope, max_part_work=self._max_part_work)
         result, totals = reader.read(query, clusters, first_batch=first_batch)
@@ -109,11 +107,7 @@ class ReportService:
             NotFoundError: neither the settings nor the period's hours have a business unit of this name.
             As `costs`.
         """
-        settings = self._settings_store.current().settings
-        query = parse_cost_query(
-            replace(parameters, group_by="", filters={}), settings, self._clock(), self._published_until
-        )
-        clusters = self._clusters(parameters, query.period, scope)
+        query, clusters = self._query(replace(parameters, group_by="", filters={}), scope)
         result, totals = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
         self._check_unit_exists(name, result)
         return self._report(query, clusters, scope, result, totals, None)
@@ -124,13 +118,11 @@ class ReportService:
         Raises:
             As `business_unit`.
         """
-        settings = self._settings_store.current().settings
         group_by = "cluster,namespace,workload_kind,workload"
         parameters = replace(
             parameters, granularity="total", group_by=group_by, sort=parameters.sort or "-allocated_usd"
         )
-        query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
-        clusters = self._clusters(parameters, query.period, scope)
+        query, clusters = self._query(parameters, scope)
         check_cursor(parameters.cursor)
         result, totals = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
         self._check_unit_exists(name, result)
@@ -173,14 +165,10 @@ class ReportService:
         Raises:
             As `costs`.
         """
-        settings = self._settings_store.current().settings
-        query = parse_cost_query(
-            replace(parameters, granularity="total", group_by=",".join(WasteReports.GROUP_BY), sort="-waste_usd"),
-            settings,
-            self._clock(),
-            self._published_until,
+        group_by = ",".join(WasteReports.GROUP_BY)
+        query, clusters = self._query(
+            replace(parameters, granularity="total", group_by=group_by, sort="-waste_usd"), scope
         )
-        clusters = self._clusters(parameters, query.period, scope)
         waste_reports = WasteReports(self._ledger, self._rollups, scope, max_part_work=self._max_part_work)
         result, totals = waste_reports.read(query, clusters, batch_of(check_cursor(parameters.cursor)))
         report = self._report(
@@ -210,9 +198,9 @@ class ReportService:
         ledger = scoped_hours(self._ledger, scope, models_by_consumer=by_consumer)
         models = read_models(query, clusters, ledger, totals)
         rows, everything, excluded = models.rows(query, weights)
-        visible_units = None if scope.business_units is None else sorted(scope.business_units)
         etag = etag_of_query(
-            f"{query.canonical_text()} {list(clusters)} {visible_units} inference {weights}", totals.hour_versions
+            f"{query.canonical_text()} {list(clusters)} {scope.sorted_units()} inference {weights}",
+            totals.hour_versions,
         )
         offset = read_cursor(parameters.cursor, etag)
         return InferenceReport(
@@ -237,11 +225,7 @@ class ReportService:
         Raises:
             As `costs`.
         """
-        settings = self._settings_store.current().settings
-        query = parse_cost_query(
-            replace(parameters, group_by="", filters={}, idle="hidden"), settings, self._clock(), self._published_until
-        )
-        clusters = self._clusters(parameters, query.period, scope)
+        query, clusters = self._query(replace(parameters, group_by="", filters={}, idle="hidden"), scope)
         result, totals = CostReader(self._ledger, self._rollups, scope).read(query, clusters)
         report = self._report(query, clusters, scope, result, totals, None, "fleet")
         rows_by_start, capacities = {row.start: row for row in report.rows}, _capacities_by_period(result)
@@ -259,15 +243,10 @@ class ReportService:
         Raises:
             As `costs`.
         """
-        settings = self._settings_store.current().settings
-        query = parse_cost_query(
-            replace(parameters, granularity="hour", group_by=""), settings, self._clock(), self._published_until
-        )
-        clusters = self._clusters(parameters, query.period, scope)
+        query, clusters = self._query(replace(parameters, granularity="hour", group_by=""), scope)
         check_cursor(parameters.cursor)
-        visible_units = None if scope.business_units is None else sorted(scope.business_units)
         line_reports = LineReports(scoped_hours(self._ledger, scope))
-        return query.period, line_reports.page(query, clusters, visible_units, parameters.cursor)
+        return query.period, line_reports.page(query, clusters, scope.sorted_units(), parameters.cursor)
 
     def hours(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, ReportPage[HourRow], PeriodCoverage]:
         """Return the state of every ended cluster-hour, including missing ones, in order of time and cluster.
@@ -355,9 +334,8 @@ class ReportService:
         report_name: str = "",
         include_row: Callable[[GroupRow], bool] | None = None,
     ) -> CostReport:
-        visible_units = None if scope.business_units is None else sorted(scope.business_units)
         etag = etag_of_query(
-            f"{query.canonical_text()} {list(clusters)} {visible_units} {report_name}", totals.hour_versions
+            f"{query.canonical_text()} {list(clusters)} {scope.sorted_units()} {report_name}", totals.hour_versions
         )
         offset = read_cursor(cursor, etag)
         currency = totals.currency(self._settings_store.current().settings.pricing.currency)
@@ -382,6 +360,12 @@ class ReportService:
         units = self._settings_store.current().settings.business_units
         if not result.cells and name not in {unit.name for unit in units}:
             raise NotFoundError(f"no such business unit in the settings or in the hours of the period: {name!r}")
+
+    def _query(self, parameters: QueryParameters, scope: Scope) -> tuple[CostQuery, list[str]]:
+        """Parse the parameters, and select the clusters that the report covers."""
+        settings = self._settings_store.current().settings
+        query = parse_cost_query(parameters, settings, self._clock(), self._published_until)
+        return query, self._clusters(parameters, query.period, scope)
 
     def _period(self, parameters: QueryParameters) -> Period:
         return parse_period(
