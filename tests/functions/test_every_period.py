@@ -225,17 +225,14 @@ def test_parts_of_a_large_report_add_up_to_it(
         while True:
             report = service.costs(
                 QueryParameters(
-                    "2026-09-01",
-                    "2026-11-20T06:00:00Z",
-                    None,
-                    granularity,
-                    group_by,
-                    filters,
-                    None,
-                    idle,
-                    "",
-                    limit,
-                    cursor,
+                    start="2026-09-01",
+                    end="2026-11-20T06:00:00Z",
+                    granularity=granularity,
+                    group_by=group_by,
+                    filters=filters,
+                    idle=idle,
+                    limit=limit,
+                    cursor=cursor,
                 ),
                 scope=FULL_ACCESS,
             )

@@ -76,7 +76,11 @@ class Fleet:
 
 def parameters(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> QueryParameters:
     return QueryParameters(
-        format_timestamp(start), format_timestamp(end), granularity="total", group_by=group_by, cluster=cluster
+        start=format_timestamp(start),
+        end=format_timestamp(end),
+        granularity="total",
+        group_by=group_by,
+        cluster=cluster,
     )
 
 

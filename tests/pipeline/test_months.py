@@ -139,7 +139,9 @@ class System:
 
 def parameters(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
     """The query of a report about the two days."""
-    return QueryParameters(format_timestamp(START), format_timestamp(end), granularity=granularity, group_by=group_by)
+    return QueryParameters(
+        start=format_timestamp(START), end=format_timestamp(end), granularity=granularity, group_by=group_by
+    )
 
 
 @pytest.fixture

@@ -34,7 +34,9 @@ class Hours:
 
 
 def read(max_rows: int, *clusters: str, **filters: str) -> Any:
-    parameters = QueryParameters("2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", None, "day", "model", filters)
+    parameters = QueryParameters(
+        start="2026-11-18T00:00:00Z", end="2026-11-19T00:00:00Z", granularity="day", group_by="model", filters=filters
+    )
     query = parse_inference_query(parameters, HOUR)
     ledger: Any = Hours()
     return read_models(query, clusters or ["demo"], ledger, PeriodTotals(), max_rows).rows(query, TokenWeights())

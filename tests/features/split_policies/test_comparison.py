@@ -106,7 +106,7 @@ def test_hours_in_two_currencies_are_not_added(system: System) -> None:
 
 def test_pages_add_up_to_the_period(system: System) -> None:
     system.attribute(hours=5, version=2)
-    period = QueryParameters(format_timestamp(HOUR), format_timestamp(HOUR + 5 * HOUR_LENGTH))
+    period = QueryParameters(start=format_timestamp(HOUR), end=format_timestamp(HOUR + 5 * HOUR_LENGTH))
     whole = comparer(system).page(period, scope=FULL_ACCESS)
     assert (whole.cursor, whole.in_force, {sums.hour_count for sums in whole.policies}) == (None, "own", {5})
     pages = [comparer(system, max_page_pods=2 * (PODS_PER_HOUR + 1)).page(period, scope=FULL_ACCESS)]
@@ -126,7 +126,7 @@ def test_pages_add_up_to_the_period(system: System) -> None:
 def test_policy_in_force_charges_what_was_published(system: System) -> None:
     system.attribute(hours=3, version=2)
     page = comparer(system).page(
-        QueryParameters(format_timestamp(HOUR), format_timestamp(HOUR + 3 * HOUR_LENGTH)), scope=FULL_ACCESS
+        QueryParameters(start=format_timestamp(HOUR), end=format_timestamp(HOUR + 3 * HOUR_LENGTH)), scope=FULL_ACCESS
     )
     (in_force,) = (sums for sums in page.policies if sums.policy_name == page.in_force)
     lines = [line for i in range(3) for line in system.ledger.lines("demo", HOUR + i * HOUR_LENGTH)]
@@ -135,7 +135,7 @@ def test_policy_in_force_charges_what_was_published(system: System) -> None:
 
 def test_cursor_of_restated_hours_is_refused(system: System) -> None:
     system.attribute(hours=3, version=2)
-    period = QueryParameters(format_timestamp(HOUR), format_timestamp(HOUR + 3 * HOUR_LENGTH))
+    period = QueryParameters(start=format_timestamp(HOUR), end=format_timestamp(HOUR + 3 * HOUR_LENGTH))
     cursor = comparer(system, max_page_pods=1).page(period, scope=FULL_ACCESS).cursor
     system.store.push(json.dumps({**DOCUMENT, "business_units": []}), author="me", now=NOW)
     system.restate(version=3)
@@ -144,7 +144,7 @@ def test_cursor_of_restated_hours_is_refused(system: System) -> None:
 
 
 def test_long_period_is_refused(system: System) -> None:
-    period = QueryParameters(format_timestamp(HOUR - 32 * DAY), format_timestamp(HOUR))
+    period = QueryParameters(start=format_timestamp(HOUR - 32 * DAY), end=format_timestamp(HOUR))
     with pytest.raises(ParameterError, match="at most 31 days; shorten the period"):
         comparer(system).page(period, scope=FULL_ACCESS)
 

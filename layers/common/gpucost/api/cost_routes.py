@@ -60,7 +60,17 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         grouping, filters and pages do not change them. The rows of all pages and `filtered_out` add up to the totals.
         """
         query_parameters = QueryParameters(
-            start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor
+            start=start,
+            end=end,
+            window=window,
+            granularity=granularity,
+            group_by=group_by,
+            filters=filters,
+            cluster=cluster,
+            idle=idle,
+            sort=sort,
+            limit=limit,
+            cursor=cursor,
         )
         report = service().costs(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
@@ -89,7 +99,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
     ) -> Response[str]:
         """Costs of every business unit over the period. Business units of the settings without GPUs have zeros."""
         report = service().business_units(
-            QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
+            QueryParameters(start=start, end=end, window=window, cluster=cluster), scope=scope_of_caller(app)
         )
         rows = [{**row.group, **row.costs.figures()} for row in report.rows]
         after = {**schemas.fields_after_rows(report), "cursor": None}
@@ -111,7 +121,9 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         cluster: parameters.Cluster = None,
     ) -> Response[str]:
         """Costs of one business unit by period. The totals are those of the business unit."""
-        query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
+        query_parameters = QueryParameters(
+            start=start, end=end, window=window, granularity=granularity, cluster=cluster
+        )
         report = service().business_unit(name, query_parameters, scope=scope_of_caller(app))
         rows = [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows]
         before = {"business_unit": name, **schemas.fields_before_rows(report), "granularity": report.query.granularity}
@@ -136,7 +148,9 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         cursor: parameters.Cursor = None,
     ) -> Response[str]:
         """Costs of each workload of a business unit over the period, most expensive first."""
-        query_parameters = QueryParameters(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
+        query_parameters = QueryParameters(
+            start=start, end=end, window=window, cluster=cluster, sort=sort, limit=limit, cursor=cursor
+        )
         report = service().workloads(name, query_parameters, scope=scope_of_caller(app))
         page = fill_page((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), report.cursor_after)
         before = {"business_unit": name, **schemas.fields_before_rows(report)}
@@ -162,7 +176,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         previous amount is 0 or one of the two is not known.
         """
         unit_trend = service().trend(
-            name, QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
+            name, QueryParameters(start=start, end=end, window=window, cluster=cluster), scope=scope_of_caller(app)
         )
         return json_response(schemas.trend_response(name, unit_trend))
 
@@ -184,7 +198,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         The pods are those of the newest hour with figures.
         """
         query_parameters = QueryParameters(
-            start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
+            start=start, end=end, window=window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
         report, top_wasters = service().waste(query_parameters, scope=scope_of_caller(app))
         page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), report.cursor_after)

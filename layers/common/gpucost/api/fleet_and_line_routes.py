@@ -101,7 +101,9 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost, exactly.
         Callers who may see some business units get only the costs of these, without capacity.
         """
-        query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
+        query_parameters = QueryParameters(
+            start=start, end=end, window=window, granularity=granularity, cluster=cluster
+        )
         report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
         before = fields_before_rows(report, granularity=report.query.granularity)
         return json_response({**before, "rows": [_fleet_period(*row) for row in rows], **fields_after_rows(report)})
@@ -130,7 +132,7 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         source. Together they explain the line's cost.
         """
         query_parameters = QueryParameters(
-            start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
+            start=start, end=end, window=window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
         period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
         rows = (dumps_row(_line_fields(*row)) for row in lines_page.rows)

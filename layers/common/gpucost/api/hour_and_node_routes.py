@@ -42,7 +42,9 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         `pending` is the newest one while it is computed; `missing` means never published. `closed` hours are those of
         closed months.
         """
-        query_parameters = QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor)
+        query_parameters = QueryParameters(
+            start=start, end=end, window=window, cluster=cluster, limit=limit, cursor=cursor
+        )
         period, hours_page, coverage = service().hours(query_parameters, scope=scope_of_caller(app))
         page = fill_page((dumps_row(schemas.hour_fields(row)) for row in hours_page.rows), hours_page.cursor_after)
         return json_page(schemas.period_fields(period), page, {"coverage": schemas.coverage_fields(coverage)})
@@ -67,7 +69,8 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         Charges without a node, such as unused commitments, have rows of their own.
         """
         period, node_page = service().nodes(
-            QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
+            QueryParameters(start=start, end=end, window=window, cluster=cluster, limit=limit, cursor=cursor),
+            scope=scope_of_caller(app),
         )
         page = fill_page(map(price_and_node_schemas.node_row_json, node_page.rows), node_page.cursor_after)
         return json_page(schemas.period_fields(period), page, {})
@@ -93,7 +96,8 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         figures of a closed month do not change: later versions are pending adjustments (`adjustment`).
         """
         period, restatements_page = service().restatements(
-            QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
+            QueryParameters(start=start, end=end, window=window, cluster=cluster, limit=limit, cursor=cursor),
+            scope=scope_of_caller(app),
         )
         rows = (dumps_row(price_and_node_schemas.restatement_fields(row)) for row in restatements_page.rows)
         return json_page(schemas.period_fields(period), fill_page(rows, restatements_page.cursor_after), {})

@@ -127,7 +127,16 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         `consumer`, it sees instead what its business units used, whoever owns the pods.
         """
         query_parameters = QueryParameters(
-            start, end, window, granularity, group_by, filters, cluster, sort=sort, limit=limit, cursor=cursor
+            start=start,
+            end=end,
+            window=window,
+            granularity=granularity,
+            group_by=group_by,
+            filters=filters,
+            cluster=cluster,
+            sort=sort,
+            limit=limit,
+            cursor=cursor,
         )
         report = service().inference(query_parameters, scope=scope_of_caller(app))
         if format == "csv":

@@ -80,7 +80,7 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
         cluster: parameters.Cluster = None,
     ) -> Response[str]:
         """GPUs of every Karpenter node pool and the pool's limit, at the end of each hour of at most 48."""
-        query_parameters = QueryParameters(start, end, window, cluster=cluster)
+        query_parameters = QueryParameters(start=start, end=end, window=window, cluster=cluster)
         return _rows_response(*service().pools(query_parameters, scope=scope_of_caller(app)), _pool_row)
 
     @app.get(
@@ -97,7 +97,7 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
         cluster: parameters.Cluster = None,
     ) -> Response[str]:
         """GPU quotas of every namespace, and what it held and used, in each hour of at most 48."""
-        query_parameters = QueryParameters(start, end, window, cluster=cluster)
+        query_parameters = QueryParameters(start=start, end=end, window=window, cluster=cluster)
         return _rows_response(*service().quotas(query_parameters, scope=scope_of_caller(app)), _quota_row)
 
 

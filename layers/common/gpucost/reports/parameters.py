@@ -15,7 +15,7 @@ from gpucost.settings import CoreSettings
 from gpucost.storage.ports import StoredSettings
 
 
-class QueryParameters(Struct, frozen=True):
+class QueryParameters(Struct, frozen=True, kw_only=True):
     """The parameters of `/v1/costs` as sent; None for a parameter that was not sent."""
 
     start: str | None = None

@@ -69,7 +69,7 @@ def add_split_policy_routes(app: APIGatewayHttpResolver, comparer: "Callable[[],
         cluster: parameters.Cluster = None,
         cursor: parameters.Cursor = None,
     ) -> Response[str]:
-        query_parameters = QueryParameters(start, end, window, cluster=cluster, cursor=cursor)
+        query_parameters = QueryParameters(start=start, end=end, window=window, cluster=cluster, cursor=cursor)
         page = comparer().page(query_parameters, scope=scope_of_caller(app))
         rows = [
             {
