@@ -18,8 +18,7 @@ from benchmarks.figures import Figure
 from gpucost.core.amounts import SCALE, CapacityCosts, to_fixed_point
 from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack, PodWait
-from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
+from gpucost.features.recommendations.history import LookBack, PodWait, ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.storage.line_items import line_items, read_compact_lines
 from gpucost.storage.table import Item

@@ -11,8 +11,7 @@ from gpucost.core.metering.energy import ENERGY_COUNTER, ENERGY_COUNTERS, POWER_
 from gpucost.core.metering.fraction_schedulers import FRACTION_SCHEDULERS
 from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
 from gpucost.core.metering.signals import SIGNALS
-from gpucost.features.recommendations.sources import karpenter_disruption
-from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS
+from gpucost.features.recommendations.sources import ALLOWED_DISRUPTIONS, ELIGIBLE_NODES, GPU_MEMORY_METRICS
 from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
@@ -127,7 +126,7 @@ def other_patterns() -> dict[str, str]:
 def karpenter_pattern() -> str:
     """Return the regular expression over names that keeps Karpenter's series."""
     shown = {name for name in dashboard_metrics.queried_metrics() if name.startswith(_KARPENTER_PREFIX)}
-    return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE_NODES, karpenter_disruption.ALLOWED_DISRUPTIONS}))
+    return _alternation(sorted(shown | {ELIGIBLE_NODES, ALLOWED_DISRUPTIONS}))
 
 
 def inference_pattern(metrics: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import simplejson
 
 from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

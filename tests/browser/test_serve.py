@@ -16,7 +16,7 @@ from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Alert, AlertGroup
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_cli.local_service import LocalService
 from gpucost_devstack.prometheus import running_prometheus

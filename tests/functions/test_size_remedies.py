@@ -23,7 +23,7 @@ from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.kinds import KindName
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.reports.cost_reader import MAX_CELLS, MAX_LINES
 from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.sqlite_table import SqliteTable

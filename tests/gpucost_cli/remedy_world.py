@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from gpucost.container import Container
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime import aws
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HoursDue

@@ -18,7 +18,7 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -18,7 +18,7 @@ import requests
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.runtime.messages import AttributionOrigin, HourPublished
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -21,8 +21,7 @@ import yaml
 
 from gpucost.core.hours import floor_day, floor_hour
 from gpucost.core.pricing.list_price_table import HOURLY_PRICES
-from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
+from gpucost.features.recommendations.sources import PrometheusGpuMemory, PrometheusWaitingPods
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost_cli.doctor import examine_cluster

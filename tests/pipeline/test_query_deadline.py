@@ -16,10 +16,8 @@ from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.review_service import SPARE_SECONDS, ReviewService
-from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
-from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
-from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+from gpucost.features.recommendations.sources import PrometheusDisruption, PrometheusGpuMemory, PrometheusWaitingPods
+from gpucost.features.recommendations.storage import DynamoGpuMemory
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursDue, RecommendationsDue

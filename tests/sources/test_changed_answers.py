@@ -11,10 +11,12 @@ import pytest
 
 from gpucost.core.errors import MetricsResponseError, SourceError
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
-from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
-from gpucost.features.recommendations.sources.request_latency import PrometheusRequestLatency
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
+from gpucost.features.recommendations.sources import (
+    PrometheusDisruption,
+    PrometheusGpuMemory,
+    PrometheusRequestLatency,
+    PrometheusWaitingPods,
+)
 from gpucost.pipeline.attribute import AttributedHour, compute_hours
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.connection import ClusterReader

@@ -21,7 +21,7 @@ from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import ACCELERATORS, NVIDIA
 from gpucost.core.metering.energy import ENERGY_COUNTERS, gpu_energies
 from gpucost.core.metering.signals import SIGNALS, SUCCESSORS, signals_by_preference
-from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS, PrometheusGpuMemory
+from gpucost.features.recommendations.sources import GPU_MEMORY_METRICS, PrometheusGpuMemory
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient, Series

@@ -14,7 +14,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.rollups import DAY
-from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.features.recommendations.storage import DailyItems
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits_store import LimitsStore

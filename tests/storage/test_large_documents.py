@@ -18,7 +18,7 @@ from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, Outbo
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.features.recommendations.storage.daily_items import DailyItems
+from gpucost.features.recommendations.storage import DailyItems
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -13,7 +13,7 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.conditions import MISSING
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -22,7 +22,7 @@ from rich.table import Table
 from gpucost.core.errors import ConflictError, GpuCostError, InvalidInputError, SourceError
 from gpucost.core.hours import format_timestamp
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject, Review
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.connection import connect

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.accelerators import ACCELERATOR_SIGNALS
 from gpucost.core.metering.signals import SIGNALS
-from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRICS
+from gpucost.features.recommendations.sources import GPU_MEMORY_METRICS
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
 from gpucost_cli.doctor.checks.gpu_fractions import VGPU_METRIC_NAMES

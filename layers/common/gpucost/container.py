@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpucost.api.app import Services
     from gpucost.api.dashboard_page import SignIn
     from gpucost.features.alerting.ports import ReadSavings
-    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+    from gpucost.features.recommendations.storage import DynamoRecommendations
     from gpucost.settings_document import SettingsDocumentStore
 
 

@@ -24,7 +24,7 @@ from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable

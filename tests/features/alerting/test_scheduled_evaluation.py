@@ -23,7 +23,7 @@ from gpucost.features.recommendations.model import (
     RecommendationSubject,
     Saving,
 )
-from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, read_external_alerts
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.sqlite_table import SqliteTable

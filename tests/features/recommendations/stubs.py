@@ -15,8 +15,7 @@ from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiti
 from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.review_service import ReviewService
-from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
-from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+from gpucost.features.recommendations.storage import DynamoGpuMemory, DynamoWaitingPods
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings

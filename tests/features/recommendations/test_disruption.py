@@ -10,7 +10,7 @@ from gpucost.features.recommendations.history import KarpenterDisruption, LookBa
 from gpucost.features.recommendations.kinds.base import ReviewedCluster
 from gpucost.features.recommendations.kinds.consolidate import Consolidate
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
+from gpucost.features.recommendations.sources import PrometheusDisruption
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of

@@ -12,8 +12,8 @@ from msgspec import structs
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import KarpenterDisruption
-from gpucost.features.recommendations.look_back_reader import read_look_back
 from gpucost.features.recommendations.model import Recommendation
+from gpucost.features.recommendations.review_service import read_look_back
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import simulated_fleet as sim

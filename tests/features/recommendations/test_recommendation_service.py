@@ -158,7 +158,7 @@ def test_next_run_starts_with_clusters_left_for_lack_of_time() -> None:
 
 
 def test_older_review_does_not_replace_a_newer_review(ledger_table: Table) -> None:
-    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+    from gpucost.features.recommendations.storage import DynamoRecommendations
 
     store = DynamoRecommendations(ledger_table)
     newer = Review("a", NOW - DAY, NOW, NOW, 24, (), ())
@@ -173,7 +173,7 @@ def test_smaller_review_replaces_all_chunks_of_a_larger_review(ledger_table: Tab
     import random
 
     from gpucost.features.recommendations.model import RecommendationSubject, WorkloadAssessment
-    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+    from gpucost.features.recommendations.storage import DynamoRecommendations
 
     rng = random.Random(1)
     names = [f"{rng.getrandbits(400):x}" for _ in range(size)]

@@ -17,8 +17,8 @@ from gpucost.features.recommendations.history import PodLatency
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.review_service import ReviewService
-from gpucost.features.recommendations.sources.request_latency import PrometheusRequestLatency
-from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
+from gpucost.features.recommendations.sources import PrometheusRequestLatency
+from gpucost.features.recommendations.storage import DynamoRequestLatency
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings

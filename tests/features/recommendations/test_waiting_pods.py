@@ -8,8 +8,8 @@ import pytest
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.features.recommendations.history import PodWait
-from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
-from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+from gpucost.features.recommendations.sources import PrometheusWaitingPods
+from gpucost.features.recommendations.storage import DynamoWaitingPods
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_devstack.prometheus import running_prometheus

@@ -12,8 +12,8 @@ from msgspec import structs
 from gpucost.core.amounts import SCALE
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.pricing.list_prices import list_price_label
+from gpucost.features.recommendations.history import ReservedPrice
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.price_lists import built_in_list_prices, reserved_prices
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.settings_document import parse_settings

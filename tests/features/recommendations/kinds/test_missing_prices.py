@@ -10,9 +10,8 @@ from msgspec import structs
 
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import HourRecord
-from gpucost.features.recommendations.history import LookBack
+from gpucost.features.recommendations.history import LookBack, ReservedPrice, SpotPrice
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.pools import has_enough_prices
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim

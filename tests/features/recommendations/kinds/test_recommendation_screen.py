@@ -9,10 +9,9 @@ from typing import get_args
 
 import pytest
 
-from gpucost.features.recommendations.history import LookBack
+from gpucost.features.recommendations.history import LookBack, ReservedPrice, SpotPrice
 from gpucost.features.recommendations.kinds import KindName
 from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationSubject
-from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from gpucost_cli.recommendation_screen import SCREEN_WIDTH, render_recommendation
 from tests.features.recommendations import simulated_fleet as sim

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from gpucost.core.hour_record import HourRecord
+from gpucost.features.recommendations.history import ReservedPrice
 from gpucost.features.recommendations.model import RecommendationContent, format_count
-from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of, review_of

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.metering.gpu_models import memory_gb
+from gpucost.features.recommendations.history import SpotPrice
 from gpucost.features.recommendations.kinds.sharing import MAX_EXACT_PODS, MAX_PODS_PER_GPU, SharingPod, group_pods
 from gpucost.features.recommendations.model import RecommendationContent, Review
-from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from msgspec import structs
 
+from gpucost.features.recommendations.history import SpotPrice
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from gpucost.features.recommendations.kinds import KindName
+from gpucost.features.recommendations.lifecycle import measured_saving
 from gpucost.features.recommendations.subject_hours import SubjectHour
-from gpucost.features.recommendations.verification import measured_saving
 from tests.features.recommendations.sample_recommendations import content
 
 CHANGED = 336

@@ -13,10 +13,8 @@ from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.history import PodLatency, PodWait
 from gpucost.features.recommendations.ports import MemoryReaderFactory, WaitingPodsReaderFactory
-from gpucost.features.recommendations.sources.request_latency import latency_reader
-from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
-from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
-from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+from gpucost.features.recommendations.sources import latency_reader
+from gpucost.features.recommendations.storage import DynamoGpuMemory, DynamoRequestLatency, DynamoWaitingPods
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings

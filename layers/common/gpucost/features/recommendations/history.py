@@ -19,7 +19,6 @@ from gpucost.core.hour_record import NodeHour
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.pricing.prices import region_of
-from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
 POD_LEVEL_SOURCES = frozenset({"pod", "process", "shared"})
 """Utilization sources that recommendations may use. The others are averages over a node or cluster."""
@@ -31,6 +30,26 @@ _COMMITMENT_SOURCES = frozenset({"cur", "rates", "override"})
 """Price sources that change when a commitment is bought. Price lists and constants do not."""
 COMMITTED_CAPACITY = frozenset({"reserved", "capacity-block"})
 """Capacity types that are paid for in advance."""
+
+
+class SpotPrice(NamedTuple):
+    """Spot price of an instance type over the look-back in USD per node-hour, in the most expensive zone on average."""
+
+    usd: float
+    """Mean over time."""
+    low: float
+    high: float
+
+
+class ReservedPrice(NamedTuple):
+    """The price of an instance type with a commitment."""
+
+    usd: float
+    """USD per node-hour."""
+    scope: str
+    """The commitment's scope: the instance type, or its family such as `g5.*`."""
+    basis: str = ""
+    """The percentage of a built-in list price that it is, with the price's day and region."""
 
 
 class PodWait(NamedTuple):

@@ -146,7 +146,7 @@ class Recommendation:
     applied_at: datetime | None = None
     """The first hour in which the change is visible."""
     verified_usd: Decimal | None = None
-    """Measured monthly saving that the change alone explains (`verification`), at most the estimate."""
+    """Measured monthly saving that the change alone explains (`lifecycle`), at most the estimate."""
     reason: str = ""
     """Why it was dismissed or withdrawn."""
     author: str = ""

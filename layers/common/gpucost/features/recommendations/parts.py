@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpucost.features.recommendations.forecasts import ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
     from gpucost.features.recommendations.review_service import ReviewService
-    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+    from gpucost.features.recommendations.storage import DynamoRecommendations
 
 
 class RecommendationParts(SharedParts):
@@ -32,7 +32,7 @@ class RecommendationParts(SharedParts):
     @cached_property
     def recommendation_store(self) -> "DynamoRecommendations":
         """Recommendations."""
-        from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
+        from gpucost.features.recommendations.storage import DynamoRecommendations
 
         return DynamoRecommendations(self.table)
 
@@ -45,12 +45,12 @@ class RecommendationParts(SharedParts):
             waiting_pods_cache,
         )
         from gpucost.features.recommendations.review_service import ReviewService
-        from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
-        from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
-        from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
-        from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
-        from gpucost.features.recommendations.storage.request_latency import DynamoRequestLatency
-        from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+        from gpucost.features.recommendations.sources import (
+            PrometheusDisruption,
+            PrometheusGpuMemory,
+            PrometheusWaitingPods,
+        )
+        from gpucost.features.recommendations.storage import DynamoGpuMemory, DynamoRequestLatency, DynamoWaitingPods
 
         return ReviewService(
             self.settings_store,

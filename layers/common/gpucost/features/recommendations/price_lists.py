@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 from gpucost.core.pricing.list_price_table import HOURLY_PRICES
 from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.core.pricing.prices import Price, PriceSource
-from gpucost.features.recommendations.history import LookBack, PoolKey
-from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
+from gpucost.features.recommendations.history import LookBack, PoolKey, ReservedPrice, SpotPrice
 from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import RateSettings

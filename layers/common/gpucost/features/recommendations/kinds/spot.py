@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
-from gpucost.features.recommendations.history import LookBack, WorkloadHourlySeries
+from gpucost.features.recommendations.history import LookBack, SpotPrice, WorkloadHourlySeries
 from gpucost.features.recommendations.kinds.base import RecommendationKind
 from gpucost.features.recommendations.measuring import (
     MIN_MONTHLY_SAVING_USD,
@@ -15,7 +15,6 @@ from gpucost.features.recommendations.measuring import (
     workload_subject,
 )
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, round_cents
-from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.patches import affinity_patch
 from gpucost.features.recommendations.subject_hours import held_by_hour, series_of, sum_by_hour, with_figures
 

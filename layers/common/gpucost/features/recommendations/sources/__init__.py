@@ -1,1 +1,0 @@
-"""Prometheus queries that only recommendations need."""

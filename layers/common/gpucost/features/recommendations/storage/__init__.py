@@ -1,1 +1,0 @@
-"""Recommendations and their inputs in DynamoDB."""
