@@ -32,7 +32,7 @@ def main(folders: Sequence[str]) -> None:
 
 def figures(repository: Path) -> dict[str, int]:
     """The figures of a work tree by their titles."""
-    command = ["git", "-C", repository, "ls-files", "*.py"]
+    command = ["git", "-C", str(repository), "ls-files", "*.py"]
     files = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     sources = {file: (repository / file).read_text(encoding="utf-8") for file in files if (repository / file).is_file()}
     modules = {module_name(file): text for file, text in sources.items() if not file.startswith("tests/")}

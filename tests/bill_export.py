@@ -11,8 +11,7 @@ import sqlglot
 
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import AthenaBill
-from gpucost.sources.bill.statements import COLUMNS, parse_bill_line, sql_statement
+from gpucost.sources.bill.athena import COLUMNS, AthenaBill, parse_bill_line, sql_statement
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

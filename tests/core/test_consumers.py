@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucost.core.metering.consumers import divide_among_consumers
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import CounterSeries, ServerCounters
+from gpucost.core.metering.served_tokens import divide_among_consumers
 from tests.core.single_node_cluster import MINUTE, START, observation
 
 Count = int | None

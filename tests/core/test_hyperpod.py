@@ -17,10 +17,10 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation, NodeState
 from gpucost.core.pricing.bill_lines import SAGEMAKER, BillLine, BillSharing, build_bill
-from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
 from gpucost.core.pricing.list_prices import list_prices
 from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 from gpucost.core.pricing.prices import Price, PriceBook
+from gpucost.pipeline.pricing import BUILT_IN_SHAPES
 from tests.core.single_node_cluster import GPU, observation, pod
 from tests.core.single_node_cluster import HOUR as OBSERVED_HOUR
 

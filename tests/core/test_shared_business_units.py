@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Costs
-from gpucost.core.attribution import BusinessUnit, business_units_at
+from gpucost.core.attribution import BusinessUnit, DistributionPolicy, business_units_at, distribute_lines
 from gpucost.core.hour_record import Line
-from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines
 from tests.records import amount, line
 
 usd = st.decimals(0, 1000, places=12).map(amount)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.api.cost_rows import cost_rows_json
+from gpucost.api.cost_routes import cost_rows_json
 from gpucost.api.cost_schemas import CostRow
 from gpucost.core.amounts import SCALE, Costs, Idle
 from gpucost.core.query.grouping import GroupRow

@@ -15,8 +15,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from requests_aws4auth import AWS4Auth
 
-from gpucost.sources.prometheus.auth import sigv4
 from gpucost.sources.prometheus.client import SAMPLES_LIMIT_PARAMETER
+from gpucost.sources.prometheus.connection import sigv4
 from gpucost_cli.signing_proxy import encoded_target, signer
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.iam.authorizer import ADMINISTRATOR, SECRET_KEY

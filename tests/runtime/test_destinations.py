@@ -16,9 +16,8 @@ from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, post_json
 from gpucost.runtime.secret_destinations import origin_of
 from gpucost.settings.section import protects_secrets
 from gpucost.settings_document import parse_settings
-from gpucost.sources.prometheus.auth import SerializedSigner, authenticator
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.sources.prometheus.connection import connect
+from gpucost.sources.prometheus.connection import SerializedSigner, authenticator, connect
 from tests.features.alerting.sample_notifications import notification
 from tests.recording_server import Received, recording_server
 

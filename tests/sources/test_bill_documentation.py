@@ -11,7 +11,7 @@ from sqlglot import exp
 from gpucost.core.amounts import to_decimal
 from gpucost.core.pricing.bill_lines import BillSharing, build_bill
 from gpucost.settings_document import parse_settings
-from gpucost.sources.bill.statements import sql_statement
+from gpucost.sources.bill.athena import sql_statement
 from gpucost_devstack.bill.columns import CUR2
 from gpucost_devstack.bill.export import write_export
 from gpucost_devstack.bill.items import on_demand, savings_plan_covered

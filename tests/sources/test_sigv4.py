@@ -8,8 +8,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from gpucost.sources.prometheus.auth import sigv4
 from gpucost.sources.prometheus.client import SAMPLES_LIMIT_PARAMETER
+from gpucost.sources.prometheus.connection import sigv4
 
 URL = "https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1/api/v1/query_range"
 FORM = {"query": 'sum(rate(x{a="b+c d",e=~"f|ü%"}[5m])) > 1', "start": "1795082400.000", "step": "3600"}

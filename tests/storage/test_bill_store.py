@@ -15,8 +15,7 @@ from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill, BilledHour
-from gpucost.storage.bill_documents import bill_day_document, read_bill_day
-from gpucost.storage.bill_store import BillStore
+from gpucost.storage.bill_store import BillStore, bill_day_document, read_bill_day
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost_devstack.dynamodb_local import create_table

@@ -221,7 +221,7 @@ def test_response_matches_the_openapi_document(records: list[HourRecord]) -> Non
 
 def test_unknown_price_and_utilization_are_null() -> None:
     from gpucost.features.opencost.allocation_service import Allocation
-    from gpucost.features.opencost.responses import allocation_fields
+    from gpucost.features.opencost.routes import allocation_fields
 
     two = amount(2)
     costs = Costs(allocated_gpu_hours=two, unmeasured_gpu_hours=two, unpriced_gpu_hours=two)

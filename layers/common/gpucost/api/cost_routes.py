@@ -1,11 +1,12 @@
 """Routes of cost reports: costs, business units, workloads, trends and waste."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import cost_schemas as schemas
-from gpucost.api.cost_rows import cost_rows_json
+from gpucost.core.amounts import Costs
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.core.query.dimensions import DIMENSIONS, LINE_DIMENSIONS
 from gpucost.http import report_parameters as parameters
@@ -13,9 +14,10 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.reports.parameters import QueryParameters
+from gpucost.reports.records import CostReport
 from gpucost.reports.report_service import ReportService
 from gpucost.reports.waste import DEFAULT_TOP_WASTERS
-from gpucost.runtime.json_text import dumps_row
+from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text
 
 _COST_FILTERS = (
     *(name for name in DIMENSIONS if name not in {"cluster", *LINE_DIMENSIONS}),
@@ -203,3 +205,26 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         report, top_wasters = service().waste(query_parameters, scope=scope_of_caller(app))
         page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), report.cursor_after)
         return json_page(schemas.fields_before_rows(report), page, schemas.page_fields_after_rows(report))
+
+
+_FIGURES_TEMPLATE = figures_template(Costs.names())
+
+
+def cost_rows_json(report: CostReport) -> Iterator[str]:
+    """Yield each row as `cost_schemas.CostRow`. All rows of a report have the same dimensions, in the same order."""
+    periods: dict[datetime, str] = {}
+    groups: dict[tuple[str, ...], str] = {}
+    has_idle = report.query.idle != "hidden"
+    for row in report.rows:
+        period = periods.get(row.start)
+        if period is None:
+            period = periods[row.start] = dumps_row({"start": row.start, "end": row.end})[:-1]
+        names = tuple(row.group.values())
+        group = groups.get(names)
+        if group is None:
+            group = groups[names] = dumps_row(row.group)
+        figures = _FIGURES_TEMPLATE % tuple(map(fixed_point_text, row.costs.published_amounts()))
+        if has_idle:
+            yield f'{period}, "group": {group}, "kind": "{row.kind}"{figures}, {dumps_row(row.idle_figures())[1:]}'
+        else:
+            yield f'{period}, "group": {group}{figures}}}'

@@ -7,9 +7,9 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.metering.instance_types import CATALOG, GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
-from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
 from gpucost.core.pricing.list_prices import list_prices
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
@@ -121,3 +121,14 @@ def _discount(discount: DiscountSettings) -> Discount:
         valid_from=discount.since,
         valid_to=discount.until,
     )
+
+
+BUILT_IN_SHAPES: dict[str, InstanceShape] = {
+    name: InstanceShape(
+        name,
+        GPUS_OF_INSTANCE.get(name) or NEURON_OF_INSTANCE[name][0],
+        CATALOG[name.removeprefix(SAGEMAKER_PREFIX)].vcpus,
+        CATALOG[name.removeprefix(SAGEMAKER_PREFIX)].memory_mib,
+    )
+    for name in (*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE)
+}

@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import ConflictError, SourceError
@@ -19,7 +20,6 @@ from gpucost.storage.conditions import (
     SortKeys,
     StartsWith,
 )
-from gpucost.storage.errors import TransactionConflictError, map_aws_errors
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, has_not_expired, key, text
 
 MAX_BATCH_ITEMS = 25
@@ -207,3 +207,39 @@ def _sort_key_expression(sort_keys: SortKeys | None) -> tuple[str, dict[str, str
             return "begins_with(sk, :prefix)", {"prefix": sort_keys.prefix}
         case Before():
             return "sk < :before", {"before": sort_keys.sort_key}
+
+
+class TransactionConflictError(ConflictError):
+    """Another transaction on one of the items is under way. The conditions may still hold."""
+
+
+_CONFLICT_CODES = {"ConditionalCheckFailedException", "TransactionConflictException"}
+_CONFLICT_REASONS = {"ConditionalCheckFailed", "TransactionConflict"}
+"""Cancellation reasons that mean another writer; others mean throttling, or a transaction that is too large."""
+
+
+@contextmanager
+def map_aws_errors(action: str) -> Iterator[None]:
+    """Turn botocore's errors into the product's own.
+
+    Args:
+        action: what was tried, for the error message, such as `read an item`.
+
+    Raises:
+        ConflictError: another writer wrote first.
+        SourceError: any other failure.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "unknown")
+        reasons = {str(reason.get("Code")) for reason in error.response.get("CancellationReasons", [])} - {"None"}
+        if reasons == {"TransactionConflict"}:
+            raise TransactionConflictError(f"another writer is writing: {action}") from error
+        if code in _CONFLICT_CODES or reasons & _CONFLICT_REASONS:
+            raise ConflictError(f"another writer wrote first: {action}") from error
+        raise SourceError(f"the ledger's table failed: {action}: {', '.join([code, *sorted(reasons)])}") from error
+    except BotoCoreError as error:
+        raise SourceError(f"the ledger's table failed: {action}: {type(error).__name__}") from error

@@ -1,22 +1,28 @@
 """From read figures to the rows of a response: filters, shares of idle cost, groups and order.
 
 For every query, the rows and the filtered-out figures add up to the figures that were read, to the last digit.
+
+Idle cost is the cost of nodes that no pod's line carries:
+
+    idle = unallocated + stranded + unobserved + host + residual, so that allocated + idle = node cost
+
+It is shared within each cluster and period, in parts that sum to it exactly.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from gpucost.core.amounts import CapacityCosts, Costs, Idle, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, Idle, split_each, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.filters import matches_all
-from gpucost.core.query.idle import share_idle
 
 RowKind = Literal["held", "idle"]
 
@@ -138,3 +144,50 @@ def _sort_rows(rows: list[GroupRow], order: Sequence[tuple[str, bool]]) -> list[
             available.sort(key=lambda figure_and_row: figure_and_row[0], reverse=is_descending)
             rows = [row for _, row in available] + [row for figure, row in figures if figure is None]
     return rows
+
+
+Holder = TypeVar("Holder")
+
+
+def share_idle(
+    idle: Idle, costs_by_holder: Mapping[Holder, Costs], group_by_holder: Mapping[Holder, object] | None = None
+) -> dict[Holder, Idle]:
+    """Share idle cost among holders, exactly.
+
+    Args:
+        idle: of one cluster and period.
+        costs_by_holder: allocated costs; all holders of idle costs.
+        group_by_holder: to share evenly among groups; holders of one group share its part by allocation.
+
+    Returns:
+        Each holder's share, in proportion to allocated cost (GPU-hours if there are no prices) unless there are groups.
+        Empty if no holder has any allocation: then all of it stays unshared.
+    """
+    allocated = _allocation_weights([*costs_by_holder.values()])
+    weights: Sequence[Fraction | int] = allocated
+    if group_by_holder is not None:
+        weights = _even_weights(allocated, [group_by_holder[holder] for holder in costs_by_holder])
+    if not any(weights):
+        return {}
+    gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
+    return dict(zip(costs_by_holder, map(Idle, gpu_hours, usd), strict=True))
+
+
+def _allocation_weights(costs: Sequence[Costs]) -> list[int]:
+    for name in ("allocated_usd", "allocated_gpu_hours"):
+        weights = [max(0, getattr(holder_costs, name)) for holder_costs in costs]
+        if any(weights):
+            return weights
+    return [0 for _ in costs]
+
+
+def _even_weights(weights_held: Sequence[int], groups: Sequence[object]) -> list[Fraction]:
+    members: dict[object, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    weights = [Fraction(0)] * len(weights_held)
+    for indexes in members.values():
+        group_total = sum(weights_held[index] for index in indexes)
+        for index in indexes:
+            weights[index] = Fraction(weights_held[index], group_total) if group_total else Fraction(1, len(indexes))
+    return weights

@@ -17,7 +17,7 @@ from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterE
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import LABEL_PREFIX
-from gpucost.core.query.idle import share_idle
+from gpucost.core.query.grouping import share_idle
 from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter

@@ -10,8 +10,7 @@ from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.metering.instance_types import SAGEMAKER_PREFIX
 from gpucost.core.pricing.prices import OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors, parse_price
-from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
+from gpucost.sources.aws_prices.aws_requests import batches, currency_of, map_aws_errors, parse_price, price_list_region
 
 OPERATING_SYSTEM_NAMES: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
 TYPES_PER_FILTER = 40

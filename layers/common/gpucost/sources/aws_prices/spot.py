@@ -13,8 +13,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors, parse_price
-from gpucost.sources.aws_prices.partitions import currency_of
+from gpucost.sources.aws_prices.aws_requests import batches, currency_of, map_aws_errors, parse_price
 
 PRODUCT_DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
 VPC_SUFFIX = " (Amazon VPC)"
