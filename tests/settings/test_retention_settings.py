@@ -3,7 +3,7 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings.retention import RetentionSettings
+from gpucost.settings import RetentionSettings
 from gpucost.settings_document import parse_settings
 
 DOCUMENT = """

@@ -9,12 +9,12 @@ import pytest
 
 from gpucost.core.errors import IntegrityError, InvalidMessageError, SourceError
 from gpucost.core.hours import format_timestamp
+from gpucost.features.alerting.alert_service import MAX_FIRING_ALERTS
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.alertmanager import alertmanager_alert
 from gpucost.features.alerting.notifiers.email import email_body, email_subject
 from gpucost.features.alerting.notifiers.slack import slack_message
 from gpucost.features.alerting.ports import ScopeStates
-from gpucost.features.alerting.received_amp_alerts import MAX_FIRING_ALERTS
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import CheckedAlerts, NotificationSetAside, read_alert_input, read_external_alerts
 from gpucost.storage.sqlite_table import SqliteTable

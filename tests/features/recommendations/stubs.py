@@ -21,7 +21,7 @@ from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from gpucost.storage.price_types import PricesInForce
+from gpucost.storage.price_book import PricesInForce
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import compact_line_of
 

@@ -18,8 +18,7 @@ from gpucost.pipeline.refresh_bill import BillRefreshService
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
-from gpucost.storage.price_book import PriceStore
-from gpucost.storage.price_types import PriceUpdate
+from gpucost.storage.price_book import PriceStore, PriceUpdate
 
 if TYPE_CHECKING:
     from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes

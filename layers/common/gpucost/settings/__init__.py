@@ -6,7 +6,7 @@ secrets in Secrets Manager.
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -14,24 +14,24 @@ from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
+from gpucost.core.access import Caller, IamCaller, principal_of
 from gpucost.core.errors import SettingsError
 from gpucost.core.hour_record import MEASURED_SOURCES, EstimatedSource, MeasuredSource
 from gpucost.core.hours import floor_hour
+from gpucost.core.ledger import MIN_RETENTION, Retention
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.metering.nvlink_domains import MinimumJob
 from gpucost.core.metering.resource_names import GPU_RESOURCES, exported_resource
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.core.pricing.emissions import DEFAULT_PUE, Emissions
-from gpucost.settings.access import GrantSettings
-from gpucost.settings.headers import HeaderName, HeaderValue, carries_secret
 from gpucost.settings.inference import InferenceSettings
 from gpucost.settings.metrics_sources import LabelName, MetricsSourcesSettings
 from gpucost.settings.pricing import PricingSettings
-from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import (
     BOUNDED_DIGITS,
+    MAX_SHOWN_CHARACTERS,
     Address,
     DayOrTime,
     ExternalId,
@@ -75,6 +75,51 @@ UtilizationSourceChoice = Literal[MeasuredSource, EstimatedSource]
 _API_PATH = re.compile(r"/api/v1(/(query|query_range|remote_write|write))?/?$")
 DEFAULT_MAX_SAMPLES_PER_QUERY = 500_000_000
 """All queries for a day of 10,000 pods process 70 million samples. A query that exceeds this limit has no selector."""
+
+
+_SECRET_WORDS = frozenset(("apikey", "auth", "cookie", "credential", "key", "password", "secret", "session", "token"))
+_RESERVED_HEADERS = frozenset(
+    (
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    )
+)
+"""Headers that the client itself sets, or that describe its connection."""
+
+
+def _is_not_reserved(name: str) -> str:
+    lower_name = name.lower()
+    if lower_name in {"authorization", "proxy-authorization"}:
+        raise ValueError(f"{name} is not allowed; use auth: bearer with a secret, or auth: sigv4")
+    if lower_name in _RESERVED_HEADERS or lower_name.startswith("x-amz-"):
+        raise ValueError(f"{name} is not allowed, because gpucost sets it itself; remove it")
+    return name
+
+
+HeaderName = Annotated[
+    str,
+    matching_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", "a header's name without spaces or colons: X-Scope-OrgID"),
+    AfterValidator(_is_not_reserved),
+]
+HeaderValue = Annotated[
+    str, matching_pattern(r"[!-~]([ -~]{0,998}[!-~])?", "1 to 1000 printable ASCII characters, not spaces at its ends")
+]
+
+
+def carries_secret(name: str) -> bool:
+    """Whether a header's name says that its value is a secret, for example `X-Api-Key`."""
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
 
 
 class PrometheusSettings(Section):
@@ -337,6 +382,92 @@ _HOW_TO_NAME = {
     "business_units": ". Write one entry for each name, with all of its namespaces and labels, or another name. An "
     "entry that replaces an earlier one needs from"
 }
+
+
+_DURATION = r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?"
+_DAYS_PER_UNIT = {"d": 1, "w": 7, "y": 365}
+
+
+def _days_of_duration(value: object) -> object:
+    """Convert a Prometheus duration such as `400d` or `1y5w` to days. Leave other values as they are."""
+    if not isinstance(value, str):
+        return value
+    if not re.fullmatch(_DURATION, value) or value == "":
+        shown = value[:MAX_SHOWN_CHARACTERS]
+        raise ValueError(f"{shown!r} is not a number of days or a duration such as 400d, 26w or 5y")
+    return sum(int(count) * _DAYS_PER_UNIT[unit] for count, unit in re.findall(r"(\d+)([ywd])", value))
+
+
+_Days = Annotated[int, Field(ge=MIN_RETENTION.days, le=3660)]
+_Duration = Annotated[str, Field(pattern=f"^{_DURATION}$", min_length=1)]
+RetentionDays = Annotated[_Days, BeforeValidator(_days_of_duration, json_schema_input_type=_Days | _Duration)]
+
+
+class RetentionSettings(Section):
+    """How long records are kept: days, or a duration such as `400d`. A change applies to records written after it."""
+
+    pods: RetentionDays = 400
+    """Pods, nodes, and the usage from which hours are rated again."""
+    hourly: RetentionDays = 1830
+    """Hourly sums by business unit and namespace."""
+    daily: RetentionDays = 1830
+    """Daily sums, and records of restatements."""
+
+    @model_validator(mode="after")
+    def _sums_outlive_their_parts(self) -> "RetentionSettings":
+        if not self.pods <= self.hourly <= self.daily:
+            raise ValueError(
+                "pods must not be longer than hourly, nor hourly longer than daily, but they are "
+                f"{self.pods}, {self.hourly} and {self.daily} days"
+            )
+        return self
+
+    def periods(self) -> Retention:
+        """The retention periods for the ledger."""
+        return Retention(*(timedelta(days=days) for days in (self.pods, self.hourly, self.daily)))
+
+
+Principal = Annotated[
+    str,
+    StringConstraints(max_length=2048),
+    matching_pattern(
+        r"arn:aws[a-z-]*:iam::\d{12}:(user|role)/([\w+=,.@-]+/)*[\w+=,.@-]+",
+        "the ARN of an IAM user or role, such as arn:aws:iam::123456789012:role/finance",
+    ),
+]
+Role = Annotated[str, matching_pattern(r"admin|viewer|bu:.{1,200}", "admin, viewer or bu: with a business unit's name")]
+
+
+class ClaimSettings(Section):
+    """A JWT claim with a value, or with a list that contains the value."""
+
+    name: Name
+    """The claim's name in the token."""
+    value: Name
+    """The value that the claim must have or contain."""
+
+
+class GrantSettings(Section):
+    """Roles of an IAM principal, or of every user whose token has a claim."""
+
+    principal: Principal | None = None
+    """ARN of an IAM user or role. A role's grant applies to its sessions."""
+    claim: ClaimSettings | None = None
+    """A claim of the users' tokens, with a JWT authorizer."""
+    roles: Annotated[tuple[Role, ...], Field(min_length=1)]
+    """`admin`, `viewer` (all business units), `bu:<name>`."""
+
+    @model_validator(mode="after")
+    def _has_exactly_a_principal_or_a_claim(self) -> "GrantSettings":
+        if (self.principal is None) == (self.claim is None):
+            raise ValueError("either principal or claim is required")
+        return self
+
+    def applies_to(self, caller: Caller) -> bool:
+        """Whether the grant applies to a caller."""
+        if isinstance(caller, IamCaller):
+            return self.principal is not None and principal_of(self.principal) == caller.principal
+        return self.claim is not None and self.claim.value in caller.claims.get(self.claim.name, ())
 
 
 class CoreSettings(Section):

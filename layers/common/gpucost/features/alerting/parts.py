@@ -73,8 +73,8 @@ class AlertingParts(SharedParts):
         from gpucost.features.alerting.alert_service import AlertService
         from gpucost.features.alerting.hourly_evaluation import estimates_check
         from gpucost.features.alerting.ports import RuleInputs
-        from gpucost.pipeline.price_age import last_spot_fetch
         from gpucost.runtime.messaging import count_waiting_messages
+        from gpucost.storage.price_book import last_spot_fetch
 
         env = self.environment
 

@@ -13,7 +13,7 @@ from gpucost.features.recommendations.history import LookBack, PoolKey, Reserved
 from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import RateSettings
-from gpucost.storage.price_types import PricesInForce
+from gpucost.storage.price_book import PricesInForce
 
 _FAMILY_PATTERN = re.compile(r"[a-z0-9-]+\.\*")
 """A pattern of instance types that matches all sizes of one family."""
