@@ -1,4 +1,4 @@
-"""External alerts: those of AMP's alerting rules, which `received_amp_alerts` forwards like other alerts."""
+"""External alerts: those of AMP's alerting rules, which `alert_service` forwards like other alerts."""
 
 from typing import Literal
 
