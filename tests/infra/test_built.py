@@ -43,7 +43,7 @@ MODULES = {
     "DispatchFunction": 274,
     "AttributeFunction": 278,
     "AlertFunction": 274,
-    "ApiFunction": 618,
+    "ApiFunction": 613,
     "PricesFunction": 274,
     "ExportFunction": 274,
     "RecommendFunction": 274,
