@@ -78,6 +78,7 @@ class FactsCollector:
         Raises:
             MetricsUnavailableError, MetricsResponseError: see `PrometheusClient`.
         """
+        # Which metrics have series, and how many. Later queries depend on it.
         start = floor_hour(now) - HOUR
         first = now - STEP * ((now - start) // STEP)
         counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
@@ -86,6 +87,8 @@ class FactsCollector:
         device_counts = self._client.query_range(count_query, first, now, STEP)
         series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
         self._queries = replace(self._queries, has_phases=bool(series.get(PHASE) or not series.get(REQUESTS)))
+
+        # The nodes, their devices and the pods that hold GPUs, at the time of the last samples.
         resources = self._client.query_range(self._queries.resources(), first, now, STEP)
         evaluated_at = _last_time([resources, counts], now)
         names = [signal.name for rank in self._ranks for signal in rank]
@@ -106,6 +109,8 @@ class FactsCollector:
         ]
         if not self._queries.has_phases and not series.get(COMPLETION):
             holders = parsing.without_unnamed_pods(holders, devices)
+
+        # Labels, scrapes and jobs.
         label_counts = self._client.query(
             self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
         )
@@ -146,6 +151,8 @@ class FactsCollector:
             collector_labels=[labels for labels, _ in jobs],
         )
         facts = replace(facts, series=series | self._counts_of_checks(facts))
+
+        # What only some facts call for: nodes with several exporters, and pods with claims.
         several = _nodes_with_several_exporters(facts)
         if several:  # a replaced exporter's series may last for five minutes
             before = parsing.parse_devices(self._client.query(device_query, evaluated_at - STEP))

@@ -83,6 +83,7 @@ def describe_node(
         holders: returns the pods on a node, by namespace and name, with the units that each requests all hour; None
             where they are unknown, or the settings say how many units a GPU has.
     """
+    # What the labels say, or EC2 of nodes without labels.
     product = GPU_PRODUCT_LABEL.value_in(labels)
     is_shared = product.endswith("-SHARED")
     model, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
@@ -93,6 +94,8 @@ def describe_node(
     replicas = GPU_REPLICAS_LABEL.value_in(labels)
     sharing = GPU_SHARING_LABEL.value_in(labels) or ("time-slicing" if is_shared else "")
     gpu_count = GPU_COUNT_LABEL.value_in(labels)
+
+    # GPUs are sliced or shared if labels, devices or resources say so. Then the devices are counted.
     is_sliced = (
         has_vgpus
         or bool(profile)
@@ -103,11 +106,14 @@ def describe_node(
     is_sliced = is_sliced or capacity.get(GPU, 0) > MAX_GPUS_OF_NODE
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
     labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
+
+    # If nothing describes the GPUs, the devices do, compared with the units that pods hold.
     reported = None
     is_described = uuid_count or labeled_gpus or product or replicas or gpus_by_instance_type.get(instance_type)
     if not is_described and holders is not None:
         reported, is_shared_by_device = _reported_gpus(observed.name, devices, capacity, allocatable, holders)
         uuid_count = reported if is_shared_by_device and reported else 0
+
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     zone, zone_id = zone_of_provider_id(observed.provider_id)
     return GpuNode(

@@ -100,11 +100,14 @@ class Pricing(Struct, frozen=True):
             time: the time in the hour in which the node existed.
             gpus: the number of its physical GPUs.
         """
+        # What the bill has for the instance. It has only an operating system fee of instances in a Capacity Block.
         facts = attributes_of_node(node, cluster)
         other_currencies: list[str] = []
         billed = self.bill.billed_hour_of(facts["instance_id"]) if self.bill else None
         is_in_block = self._is_in_block(facts, time)
         fee = billed if billed and (billed.is_block_fee or is_in_block) else None
+
+        # The first source with a price in the hour's currency counts.
         for source in self.sources:
             if source == "cur":
                 rate = self._sagemaker_rate(facts) if billed is None else None
@@ -124,6 +127,8 @@ class Pricing(Struct, frozen=True):
             if quote.currency != self.currency:
                 other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
+
+            # The price, with notes on the sources that it stands in for, and on a fee that is in no sum.
             price = self._cost_from_quote(node, quote, gpus, fee)
             if isinstance(price, Unpriced):
                 return price
@@ -134,14 +139,19 @@ class Pricing(Struct, frozen=True):
                 self._left_out_fee_note(node, fee, source, is_in_block=is_in_block),
             )
             return replace(price, note="; ".join(filter(None, notes))) if any(notes) else price
+        return self._no_price(node, facts, other_currencies, has_fee_outside_block=bool(fee) and not is_in_block)
+
+    def _no_price(
+        self, node: GpuNode, facts: Mapping[str, str], other_currencies: Sequence[str], *, has_fee_outside_block: bool
+    ) -> Unpriced:
+        """Say why no source has a price of a node, and what to do about it."""
         sources = ", ".join(self.sources)
-        is_sagemaker = facts["instance_type"].startswith(SAGEMAKER_PREFIX)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         changes = []
-        if fee and not is_in_block:
+        if has_fee_outside_block:
             hint += "; the bill has only a fee of its Capacity Block"
             changes.append("Add the block to pricing.capacity_blocks")
-        if is_sagemaker:
+        if facts["instance_type"].startswith(SAGEMAKER_PREFIX):
             hint += "; EC2's price does not apply to SageMaker HyperPod"
             changes.append(
                 "Use AWS credentials with pricing:GetProducts (in a stack: set the parameter OnDemandPrices), read the "

@@ -33,25 +33,10 @@ def rate_usage(
     and is named in the notes; it does not change the others. The hour is *provisional* where a node has no price, or a
     price that a preferred source will replace.
     """
-    start = to_epoch_ms(usage.hour)
-    hour = IntervalMs(start, start + HOUR_MS)
     if usage.nodes is None:
-        priced_pods = [_node_cost_for_pod(usage, pod, pricing) for pod in usage.pods]
-        lines_rated_alone = [
-            _rate_pod_alone(pod, node_cost, hourly, charge_to)
-            for pod, (node_cost, hourly) in zip(usage.pods, priced_pods, strict=True)
-        ]
-        if any(pod.energy is not None for pod in usage.pods):
-            lines_rated_alone = [
-                _with_energy(None, [pod], [line], _factor(pod.node, usage.cluster, emissions))[0][0]
-                for pod, line in zip(usage.pods, lines_rated_alone, strict=True)
-            ]
-        charge_notes = [
-            f"{charge.kind} of {charge.reference} is not in any sum: the nodes are unknown"
-            for charge in pricing.cluster_charges(usage.cluster, hour, ())
-        ]
-        costs_alone = [node_cost for node_cost, _ in priced_pods]
-        return _hour_record(usage, pricing, lines_rated_alone, [], None, (), costs_alone, charge_notes)
+        return _rate_pods_alone(usage, pricing, charge_to, emissions)
+
+    # Each node with its pods. The lines keep the order of the usage's pods.
     on_node: dict[tuple[str, str], list[int]] = {}
     for index, pod in enumerate(usage.pods):
         on_node.setdefault((pod.node.name, pod.node.provider_id), []).append(index)
@@ -70,12 +55,14 @@ def rate_usage(
             capacity += energy
         nodes.append(_node_hour(node, node_cost, lines, capacity))
         line_of.update(zip(indexes, lines, strict=True))
+
+    # Charges to the cluster other than for its nodes. What its nodes used of a commitment is in their cost already.
     prepaid_nodes = [
         (node.node, node.present)
         for node, node_cost in zip(usage.nodes, node_costs, strict=True)
         if isinstance(node_cost, NodeCost) and node_cost.source in {"capacity-block", "override"}
     ]
-    all_charges = pricing.cluster_charges(usage.cluster, hour, prepaid_nodes)
+    all_charges = pricing.cluster_charges(usage.cluster, _interval(usage), prepaid_nodes)
     charges = [charge for charge in all_charges if charge.currency == pricing.currency]
     foreign_charge_notes = [
         f"{charge.kind} of {charge.reference} is in {charge.currency} and not in any sum: "
@@ -83,9 +70,35 @@ def rate_usage(
         for charge in all_charges
         if charge.currency != pricing.currency
     ]
+
     capacity = CapacityCosts.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
     lines = [line_of[index] for index in range(len(usage.pods))]
     return _hour_record(usage, pricing, lines, nodes, capacity, charges, node_costs, foreign_charge_notes)
+
+
+def _rate_pods_alone(usage: Usage, pricing: Pricing, charge_to: ChargeTo, emissions: Emissions | None) -> HourRecord:
+    """Rate the usage of an hour whose nodes are unknown."""
+    priced_pods = [_node_cost_for_pod(usage, pod, pricing) for pod in usage.pods]
+    lines = [
+        _rate_pod_alone(pod, node_cost, hourly, charge_to)
+        for pod, (node_cost, hourly) in zip(usage.pods, priced_pods, strict=True)
+    ]
+    if any(pod.energy is not None for pod in usage.pods):
+        lines = [
+            _with_energy(None, [pod], [line], _factor(pod.node, usage.cluster, emissions))[0][0]
+            for pod, line in zip(usage.pods, lines, strict=True)
+        ]
+    charge_notes = [
+        f"{charge.kind} of {charge.reference} is not in any sum: the nodes are unknown"
+        for charge in pricing.cluster_charges(usage.cluster, _interval(usage), ())
+    ]
+    node_costs = [node_cost for node_cost, _ in priced_pods]
+    return _hour_record(usage, pricing, lines, [], None, (), node_costs, charge_notes)
+
+
+def _interval(usage: Usage) -> IntervalMs:
+    start = to_epoch_ms(usage.hour)
+    return IntervalMs(start, start + HOUR_MS)
 
 
 def _hour_record(
