@@ -169,9 +169,11 @@ class AlertService:
 
     def _deliver_scope(self, settings: SettingsWithAlerts, scope: str) -> list[str]:
         """Deliver a scope's outboxes, and return what failed."""
-        now = self._clock()
-        muting = current_muting(settings, self._silences.all(), self._state_store.load(FLEET_SCOPE).groups, now)
-        return self._deliver(settings, {scope: self._state_store.load(scope).groups}, muting)
+        fleet_groups = self._state_store.load(FLEET_SCOPE).groups
+        groups = fleet_groups if scope == FLEET_SCOPE else self._state_store.load(scope).groups
+        return self._deliver(
+            settings, {scope: groups}, current_muting(settings, self._silences.all(), fleet_groups, self._clock())
+        )
 
     def _deliver(
         self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting

@@ -153,7 +153,7 @@ class HourlyRuleEvaluator:
         rules = _hour_rules(settings, cluster)
         states = self._state_store.load(cluster)
         if rules or states.groups:
-            self._evaluate_through(settings, states, rules, [cluster], cluster, newest)
+            self._evaluate_through(settings, states, rules, [cluster], newest)
 
     def evaluate_cross_cluster_waste(self, settings: SettingsWithAlerts, newest: datetime) -> None:
         """Evaluate waste over all clusters of each rule, through the newest hour that all of them have figures for.
@@ -165,7 +165,7 @@ class HourlyRuleEvaluator:
         states = self._state_store.load(CROSS_CLUSTER_WASTE_SCOPE)
         if rules or states.groups:
             clusters = [cluster.name for cluster in settings.clusters]
-            self._evaluate_through(settings, states, rules, clusters, "", newest)
+            self._evaluate_through(settings, states, rules, clusters, newest)
 
     def _evaluate_through(
         self,
@@ -173,22 +173,23 @@ class HourlyRuleEvaluator:
         states: ScopeStates,
         rules: Mapping[str, HourRule],
         clusters: Sequence[str],
-        cluster: str,
         newest: datetime,
     ) -> None:
-        """Evaluate every hour after the last evaluated one through `newest`, and restated hours again."""
+        """Evaluate every hour after the last evaluated one through `newest`, and restated hours of a cluster again."""
+        is_cross_cluster = states.cursor.scope == CROSS_CLUSTER_WASTE_SCOPE
+        cluster = "" if is_cross_cluster else states.cursor.scope
         update = ScopeUpdate(states, settings.alerts, rules)
         start = _first_hour_to_evaluate(states, rules, newest, settings)
         summaries = {name: self._summaries(name, start, newest + HOUR) for name in clusters}
         hours = [start + HOUR * i for i in range((newest - start) // HOUR + 1)]
-        restated = [] if cluster == "" else self._restated_hours(states, update.all_alerts(), cluster, start)
+        restated = [] if is_cross_cluster else self._restated_hours(states, update.all_alerts(), cluster, start)
         self._apply_restated_hours(settings, update, rules, cluster, restated)
         versions: dict[datetime, int] = dict(states.cursor.versions)
         versions |= {summary.start: summary.manifest.version for summary in restated}
         evaluated_through = states.cursor.evaluated_through
         for hour in hours:
             by_cluster = {name: by_hour[hour] for name, by_hour in summaries.items() if hour in by_hour}
-            if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_CLUSTER_WAIT_HOURS * HOUR:
+            if is_cross_cluster and len(by_cluster) < len(clusters) and hour > newest - MAX_CLUSTER_WAIT_HOURS * HOUR:
                 break  # the missing cluster may still publish it
             figures_by_clusters: dict[tuple[str, ...], HourFigures] = {}
             for name, rule in rules.items():
@@ -203,7 +204,7 @@ class HourlyRuleEvaluator:
             if by_cluster:
                 versions[hour] = sum(summary.manifest.version for summary in by_cluster.values())
                 evaluated_through = hour
-            elif cluster == "":
+            elif is_cross_cluster:
                 evaluated_through = hour
         if evaluated_through is not None:
             update.save(self._state_store, evaluated_through)

@@ -71,8 +71,7 @@ class ScheduledRuleEvaluator:
         Raises:
             ConflictError: another writer was first; the next tick repeats.
         """
-        scope = states.cursor.scope
-        rules = rules_of_scope(settings, scope)
+        rules = rules_of_scope(settings, states.cursor.scope)
         update = ScopeUpdate(states, settings.alerts, rules)
         for alert in update.all_alerts():
             hours = rules[alert.rule].repeat_hours
@@ -82,7 +81,7 @@ class ScheduledRuleEvaluator:
                 continue
             if not muting.mutes(alert.notification):
                 update.repeat_notification(alert, at)
-        return states.groups if not update.save(self._state_store) else self._state_store.load(scope).groups
+        return update.save(self._state_store)
 
 
 def _reported_period(update: ScopeUpdate, rule_name: str, business_unit: str) -> str | None:

@@ -145,8 +145,8 @@ class ScopeUpdate:
         state_store: AlertStateStore,
         evaluated_through: datetime | None = None,
         digest_periods: dict[str, dict[str, str]] | None = None,
-    ) -> int:
-        """Write every group that changed, with its messages, and return how many groups were written.
+    ) -> tuple[AlertGroup, ...]:
+        """Write every group that changed, with its messages, and return the scope's groups as they are stored now.
 
         Args:
             state_store: where to write.
@@ -156,7 +156,7 @@ class ScopeUpdate:
         Raises:
             ConflictError: another writer was first. Groups saved before that stay evaluated.
         """
-        saved = 0
+        groups = dict(self._stored_groups)
         for owner in sorted(self._alerts.keys() | self._notifications.keys() | (digest_periods or {}).keys()):
             stored = self._stored_groups.get(owner, AlertGroup(self.cursor.scope, owner))
             entries = [
@@ -170,9 +170,8 @@ class ScopeUpdate:
                 group = replace(group, digest_periods=tuple(sorted(periods.items())))
             if group != stored:
                 hours = [hour for hour in (evaluated_through, stored.evaluated_through) if hour is not None]
-                state_store.save_group(replace(group, evaluated_through=max(hours, default=None)))
-                saved += 1
-        return saved
+                groups[owner] = state_store.save_group(replace(group, evaluated_through=max(hours, default=None)))
+        return tuple(groups[owner] for owner in sorted(groups))
 
     def _outbox_entries(self, notification: Notification, history_only: bool) -> Iterable[OutboxEntry]:
         yield OutboxEntry(HISTORY_RECEIVER, notification)
