@@ -103,16 +103,7 @@ class Ledger:
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
         """Return the notes, by hour, of versions of one cluster, which are in order; only of those with notes."""
-        if not manifests:
-            return {}
-        notes = {}
-        runs = {(manifest.hour, manifest.run_id) for manifest in manifests}
-        partition = keys.partition(manifests[0].cluster, "notes")
-        for item in self._checked_hours(partition, manifests[0].hour, manifests[-1].hour + HOUR):
-            hour, run = keys.parse_hour_and_run(item)
-            if (hour, run) in runs:
-                notes[hour] = read_notes(item)
-        return notes
+        return {hour: read_notes(item) for (hour, _), [item] in self._items_of_versions("notes", manifests).items()}
 
     def publish(
         self,
@@ -238,12 +229,7 @@ class Ledger:
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
         """Return the summaries of versions of one cluster's hours, which are in order."""
-        items: dict[tuple[datetime, str], list[Item]] = {}
-        with_figures = [manifest for manifest in manifests if manifest.status != "incomplete"]
-        if with_figures:
-            partition = keys.partition(with_figures[0].cluster, "summaries")
-            for item in self._checked_hours(partition, with_figures[0].hour, with_figures[-1].hour + HOUR):
-                items.setdefault(keys.parse_hour_and_run(item), []).append(item)
+        items = self._items_of_versions("summaries", _with_figures(manifests))
         return [read_summary(manifest, items.get((manifest.hour, manifest.run_id), [])) for manifest in manifests]
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
@@ -291,13 +277,7 @@ class Ledger:
         """Yield the nodes of every hour in `[start, end)`, with one query per day."""
         while start < end:
             until = min(start + timedelta(days=1), end)
-            runs = {manifest.hour: manifest.run_id for manifest in self.manifests(cluster, start, until)}
-            items: dict[datetime, list[Item]] = {}
-            for item in self._checked_hours(keys.partition(cluster, "nodes"), start, until):
-                hour, run = keys.parse_hour_and_run(item)
-                if runs.get(hour) == run:
-                    items.setdefault(hour, []).append(item)
-            for chunks in items.values():
+            for chunks in self._items_of_versions("nodes", self.manifests(cluster, start, until)).values():
                 yield from compressed_documents.unpack(chunks, compressed_documents.read_nodes)[0]
             start = until
 
@@ -306,18 +286,9 @@ class Ledger:
 
         Hours with implausibly large amounts have none.
         """
-        runs = {(manifest.hour, manifest.run_id) for manifest in manifests if manifest.status != "incomplete"}
-        if not runs:
-            return {}
-        items: dict[datetime, list[Item]] = {}
-        partition = keys.partition(manifests[0].cluster, "models")
-        for chunk in self._checked_hours(partition, manifests[0].hour, manifests[-1].hour + HOUR):
-            hour, run = keys.parse_hour_and_run(chunk)
-            if (hour, run) in runs:
-                items.setdefault(hour, []).append(chunk)
         models = {
             hour: compressed_documents.unpack(chunks, compressed_documents.read_models)
-            for hour, chunks in items.items()
+            for (hour, _), chunks in self._items_of_versions("models", _with_figures(manifests)).items()
         }
         return {
             hour: of_hour for hour, of_hour in models.items() if all(model.costs.are_plausible() for model in of_hour)
@@ -337,9 +308,7 @@ class Ledger:
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
         """Return the restatements of hours in `[start, end)`, pending adjustments included, by hour and version."""
         current_versions = {manifest.hour: manifest for manifest in self.manifests(cluster, start, end)}
-        items: dict[tuple[datetime, str], list[Item]] = {}
-        for item in self._checked_hours(keys.partition(cluster, "restatements"), start, end):
-            items.setdefault(keys.parse_hour_and_run(item), []).append(item)
+        items = self._items_by_version("restatements", cluster, start, end)
         restatements = [
             restatement for manifest in current_versions.values() for restatement in restatement_chain(items, manifest)
         ]
@@ -429,6 +398,25 @@ class Ledger:
         )
         return manifest if item is None else replace(manifest, notes=read_notes(item))
 
+    def _items_of_versions(
+        self, kind: keys.PartitionKind, manifests: Sequence[Manifest]
+    ) -> dict[tuple[datetime, str], list[Item]]:
+        """Return the items of versions of one cluster, which are in order, by hour and run; only of those with some."""
+        if not manifests:
+            return {}
+        items = self._items_by_version(kind, manifests[0].cluster, manifests[0].hour, manifests[-1].hour + HOUR)
+        versions = ((manifest.hour, manifest.run_id) for manifest in manifests)
+        return {version: items[version] for version in versions if version in items}
+
+    def _items_by_version(
+        self, kind: keys.PartitionKind, cluster: str, start: datetime, end: datetime
+    ) -> dict[tuple[datetime, str], list[Item]]:
+        """Return the items of a kind of the hours in `[start, end)`, by hour and run."""
+        items: dict[tuple[datetime, str], list[Item]] = {}
+        for item in self._checked_hours(keys.partition(cluster, kind), start, end):
+            items.setdefault(keys.parse_hour_and_run(item), []).append(item)
+        return items
+
     def _checked_hours(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
         for item in self._query_hours(pk, start, end):
             check_schema_version(item)
@@ -440,6 +428,10 @@ class Ledger:
         # `~` sorts after every character of a key, so that all items of the last hour are in.
         last = f"{keys.format_hour(end - HOUR)}~"
         return self._table.query(pk, Between(keys.format_hour(start), last))
+
+
+def _with_figures(manifests: Sequence[Manifest]) -> list[Manifest]:
+    return [manifest for manifest in manifests if manifest.status != "incomplete"]
 
 
 def _is_plausible(line: Line | Holder | CompactLine, limit: Decimal | int) -> bool:
