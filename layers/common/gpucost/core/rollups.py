@@ -4,9 +4,9 @@ A rollup names the versions of the hours that it sums. A reader compares them wi
 and sums again where they differ. No reader relies on a rollup being up to date.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from gpucost.core.amounts import Costs, Totals
@@ -35,6 +35,9 @@ class FactKey(NamedTuple):
     """The pods' labels that the settings list in `cost_labels`, in order of name."""
 
 
+_fields_but_labels: Callable[[Line], tuple[str, ...]] = attrgetter(*FactKey._fields[:-1])
+
+
 def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
     """Return the UTC days of some hours, in order."""
     return sorted({floor_day(hour) for hour in hours})
@@ -55,7 +58,7 @@ def sum_day(cluster: str, day: datetime, summaries: Sequence[HourSummary]) -> Da
 
 def sum_lines(lines: Iterable[Line]) -> CostsByKey[FactKey]:
     """Sum lines by all their dimensions."""
-    return sum_by_key((fact_key(line), line.costs()) for line in lines)
+    return sum_by_key((_fact_key(line), line.costs()) for line in lines)
 
 
 def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> CostsByKey[FactKey]:
@@ -64,18 +67,5 @@ def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> CostsByKey[FactKey]
     return facts.select(sorted(facts))
 
 
-def fact_key(line: Line) -> FactKey:
-    """Return the key of the fact to which a line belongs."""
-    return FactKey(
-        line.business_unit,
-        line.namespace,
-        line.workload_kind,
-        line.workload,
-        line.node_pool,
-        line.instance_type,
-        line.capacity_type,
-        line.gpu_model,
-        line.resource,
-        line.zone,
-        tuple(sorted(line.labels.items())),
-    )
+def _fact_key(line: Line) -> FactKey:
+    return FactKey._make((*_fields_but_labels(line), tuple(sorted(line.labels.items()))))
