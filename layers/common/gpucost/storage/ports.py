@@ -226,7 +226,7 @@ class StoredSettings(Struct, Generic[SettingsModel_co], frozen=True):
 
 
 class SettingsStore(Protocol[SettingsModel_co]):
-    """Reads and writes the versions of the settings document. Generic, so that a feature needs only its sections."""
+    """Reads the versions of the settings document. Generic, so that a feature needs only its sections."""
 
     def current(self) -> StoredSettings[SettingsModel_co]:
         """Return the newest readable version, at most a minute old.
@@ -254,13 +254,4 @@ class SettingsStore(Protocol[SettingsModel_co]):
 
     def history(self) -> Sequence[StoredSettings[SettingsModel_co]]:
         """Return all readable versions, newest first."""
-        ...
-
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel_co]:
-        """Validate a document and make it the newest version.
-
-        Raises:
-            SettingsError: the document is invalid; nothing was written.
-            ConflictError: someone else pushed at the same time; nothing was written.
-        """
         ...
