@@ -55,10 +55,16 @@ A100_LAYOUTS = (
 )
 """The MIG slices of each GPU of a node. Where they leave a part of a GPU, the part is stranded."""
 CHAT = Serving(
-    "vllm",
+    "sglang",
     {
         "meta-llama/Llama-3.3-70B-Instruct": {"prompt": 150_000, "cached": 60_000, "generated": 30_000, "requests": 90},
         "support-lora": {"prompt": 40_000, "cached": 26_000, "generated": 6_000, "requests": 40},
+    },
+    consumers={
+        "assistant-web": ("assistant", 50),
+        "search-answers": ("search", 30),
+        "developer-ide": ("developer-platform", 15),
+        "partner-trial": ("", 5),
     },
 )
 """Two H100s: 600 generated tokens a second, of the model and of a LoRA adapter for support."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpucost_devstack.fleet.demo.fleet import CLUSTERS
 from gpucost_devstack.fleet.demo.units import business_units
+from gpucost_devstack.fleet.demo.workloads import CONSUMER_LABEL
 
 SLACK_SECRET = "gpucost/slack-webhook"
 """The secret with the URL of the Slack channel that the demo's alerts are sent to."""
@@ -31,8 +32,12 @@ def settings_document(urls: Mapping[str, str], *, scale: int = 1) -> dict[str, A
             ],
             "split": "datadog",
         },
-        "business_units": [{"name": unit.name, "namespaces": list(unit.namespaces)} for unit in units],
-        "inference": {"enabled": True},
+        "business_units": [
+            {"name": unit.name, "namespaces": [*unit.namespaces]}
+            | ({"consumers": [*unit.consumers]} if unit.consumers else {})
+            for unit in units
+        ],
+        "inference": {"enabled": True, "consumer_label": CONSUMER_LABEL},
         "cost_labels": ["app", "team", "gpucost/interruptible"],
         "alerts": {
             "rules": [

@@ -14,11 +14,13 @@ class BusinessUnit:
     name: str
     monthly_usd: int
     namespaces: tuple[str, ...]
+    consumers: tuple[str, ...] = ()
+    """How the servers of others know who sends its requests."""
 
 
 BUSINESS_UNITS = (
-    BusinessUnit("assistant", 60_000, ("chat", "chat-training")),
-    BusinessUnit("search", 5_000, ("search",)),
+    BusinessUnit("assistant", 60_000, ("chat", "chat-training"), ("assistant-*",)),
+    BusinessUnit("search", 5_000, ("search",), ("search-*",)),
     BusinessUnit("ads-ranking", 4_000, ("ads-ranking",)),
     BusinessUnit("content-moderation", 3_500, ("moderation",)),
     BusinessUnit("fraud-detection", 3_000, ("fraud",)),
@@ -28,7 +30,7 @@ BUSINESS_UNITS = (
     BusinessUnit("data-science", 3_500, ("notebooks",)),
     BusinessUnit("media", 900, ("render",)),
     BusinessUnit("data-platform", 600, ("pipelines",)),
-    BusinessUnit("developer-platform", 2_000, ("dev",)),
+    BusinessUnit("developer-platform", 2_000, ("dev",), ("developer-*",)),
     BusinessUnit("demand-forecasting", 900, ("forecasting",)),
     BusinessUnit("robotics", 1_600, ("simulation",)),
 )
@@ -66,5 +68,7 @@ def business_units(scale: int) -> list[BusinessUnit]:
         for copy in copies:
             name = copy.namespace(unit.name)
             budget = unit.monthly_usd + (by_name[name].monthly_usd if name in by_name else 0)
-            by_name[name] = BusinessUnit(name, budget, tuple(map(copy.namespace, unit.namespaces)))
+            # The consumers of all regions are those of the first.
+            consumers = unit.consumers if name == unit.name else ()
+            by_name[name] = BusinessUnit(name, budget, tuple(map(copy.namespace, unit.namespaces)), consumers)
     return list(by_name.values())

@@ -16,6 +16,8 @@ UseOfHour = Callable[[int], float]
 """Utilization of a pod's devices in the hour that starts at an absolute minute."""
 RELEASE_OFFSET = DAY + 14 * HOUR
 """Services are released on Tuesdays from 14:00 on: all their pods are replaced."""
+CONSUMER_LABEL = "tenant"
+"""The label with which servers count requests by who sends them."""
 KEPT_AFTER_END = 90
 """Minutes for which a finished pod's object remains."""
 
@@ -101,6 +103,8 @@ class Serving:
 
     server: str
     rates_by_model: Mapping[str, Mapping[str, int]]
+    consumers: Mapping[str, tuple[str, int]] = field(default_factory=lambda: {"": ("", 100)})
+    """By the names of the server's counters: the business unit that sends requests, and their part in percent."""
 
 
 def inference_server(
@@ -119,10 +123,17 @@ def inference_server(
         [
             ModelLoad(
                 model,
-                [(at - period.start, {kind: round(rate * use(at)) for kind, rate in rates.items()}) for at in hours],
+                [
+                    (at - period.start, {kind: round(rate * use(at) * part / 100) for kind, rate in rates.items()})
+                    for at in hours
+                ],
+                consumer,
+                unit,
             )
             for model, rates in serving.rates_by_model.items()
+            for consumer, (unit, part) in serving.consumers.items()
         ],
+        consumer_label=CONSUMER_LABEL if any(serving.consumers) else "",
         processes=(pod.run_interval,),
         scraping=Scraping("", address, interval_seconds),
         scraped_from=pod.bound_at,
