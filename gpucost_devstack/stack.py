@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from queue import LifoQueue
 from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
@@ -68,6 +69,9 @@ class LocalStack:
         self.outputs = deployed.outputs
         self.functions = functions
         self._further = further or {}
+        self._free_api_environments: LifoQueue[LocalFunction] = LifoQueue()
+        for environment in (functions["ApiFunction"], *self._further.get("ApiFunction", ())):
+            self._free_api_environments.put(environment)
         self.authorizer = authorizer
         self.unavailable: set[str] = set()
         self.notice = ""
@@ -164,7 +168,11 @@ class LocalStack:
 
         """
         self.services.invoke_by_api("ApiFunction", "HttpApi", event["routeKey"])
-        answer = self.functions["ApiFunction"].invoke(event)
+        environment = self._free_api_environments.get()
+        try:
+            answer = environment.invoke(event)
+        finally:
+            self._free_api_environments.put(environment)
         if self.notice and event["rawPath"] == "/config.json":
             answer["body"] = json.dumps({**json.loads(answer["body"]), "notice": self.notice})
         return answer
@@ -298,7 +306,7 @@ def running_stack(
         template: the template file.
         services: URLs of services that moto lacks, by the service names in their signatures.
         database: the folder in which the table is kept; None: it is in memory.
-        workers: how many messages of a queue are processed at the same time.
+        workers: how many messages of a queue, and requests to the API, are processed at the same time.
 
     """
     with ExitStack() as running:
@@ -323,7 +331,8 @@ def running_stack(
             role = deployed.role_of(name)
             authorizer.names[role] = name
             variables = {**environment, **client_environment(endpoint, dynamodb, authorizer.access_key(role))}
-            count = workers if name in queue_functions else 1
+            # A view of the page sends many requests at a time.
+            count = workers if name in queue_functions or name == "ApiFunction" else 1
             environments = [LocalFunction(name, "app.handler", [folders[name], LAYER], variables) for _ in range(count)]
             for function in environments:
                 running.callback(function.stop)
