@@ -305,7 +305,7 @@ def test_views_are_in_one_row_and_the_others_in_a_menu(
     page.keyboard.press("Enter")
     menu = page.locator("#menu").get_by_role("link")
     hidden = ["Data health"] if viewport == PHONE else []
-    assert menu.all_inner_texts() == [*hidden, "Hour", "Glossary", "API ↗"]
+    assert menu.all_inner_texts() == [*hidden, "Hour", "Split policies", "Glossary", "API ↗"]
     page.keyboard.press("Escape")
     expect(menu.first).to_be_hidden()
     more.click()

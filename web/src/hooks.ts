@@ -2,7 +2,7 @@
 
 import { type ComponentChildren, createContext } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
-import { fetchJson } from "./api";
+import { fetchJson, type Settled } from "./api";
 import { fetchConfig } from "./config";
 import type { Zone } from "./format";
 import { type Route, readRoute, writeRoute } from "./route";
@@ -121,6 +121,19 @@ export function useFetch<Body>(
   // Until the effect has run, the state belongs to the previous key.
   const isLoading = state.isLoading || state.requestKey !== requestKey;
   return { ...state, isLoading, again: () => setRound(round + 1) };
+}
+
+/** The last response of requests that others sent, which stays until the next arrives, or why they failed. */
+export function useResponse<Body>(promise: Promise<Settled<Body>>): Pick<FetchState<Body>, "response" | "error"> {
+  const [latest, setLatest] = useState<{ settled: Settled<Body>; of: typeof promise }>();
+  const latestRef = useRef(promise);
+  latestRef.current = promise;
+  useEffect(() => {
+    void promise.then(nextTask).then((settled) => promise === latestRef.current && setLatest({ settled, of: promise }));
+  }, [promise]);
+  if (latest === undefined) return { response: undefined, error: undefined };
+  if ("response" in latest.settled) return { response: latest.settled.response, error: undefined };
+  return { response: undefined, error: latest.of === promise ? latest.settled.error : undefined };
 }
 
 /** Whether inference servers were seen in the last hours, the caller's own or some that its business units used. Asked

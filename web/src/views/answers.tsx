@@ -41,7 +41,7 @@ import {
   utilizationText,
 } from "../format";
 import type { Term } from "../glossary";
-import { changed, useIsNarrow, useRoute, useZone } from "../hooks";
+import { changed, useIsNarrow, useResponse, useRoute, useZone } from "../hooks";
 import type { NodeHours } from "../node-hours";
 import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
@@ -66,8 +66,8 @@ export interface AnswersData {
   /** This month's, of all clusters. */
   budgets: Settled<BudgetsResponse | null>;
   recommendations: Settled<RecommendationsResponse | null>;
-  /** Only if there are no recommendations: what to do until there are. */
-  nodeHours: Settled<NodeHours> | null;
+  /** Only if there are no recommendations: what to do until there are. The largest request, which nothing else awaits. */
+  nodeHours: Promise<Settled<NodeHours | null>>;
 }
 
 const MOST = 3;
@@ -581,9 +581,7 @@ function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
           </Row>
         )}
       </ul>
-      {rows.length === 0 && nodeHours !== null && "response" in nodeHours && (
-        <ToRemove nodeHours={nodeHours.response} currency={fleet.currency} />
-      )}
+      {rows.length === 0 && <ToRemove nodeHours={nodeHours} currency={fleet.currency} />}
       {rows.length === 0 && unallocated > 0 && (
         <ul data-testid="unallocated">
           <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated cost</a>}>
@@ -611,9 +609,12 @@ function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
 }
 
 /** The nodes without pods and the pools to scale down, with the amounts of the view of nodes. */
-function ToRemove({ nodeHours, currency }: { nodeHours: NodeHours; currency: string }) {
+function ToRemove(props: { nodeHours: Promise<Settled<NodeHours | null>>; currency: string }) {
   const route = useRoute();
-  const removals = removalsOf(nodeHours.rows);
+  const { response: nodeHours, error } = useResponse(props.nodeHours);
+  if (nodeHours === undefined) return error === undefined ? <p class="bone line" aria-busy="true" /> : null;
+  const { currency } = props;
+  const removals = removalsOf(nodeHours?.rows ?? []);
   const { now, pools } = removalGroups(removals);
   const costs = removals.map(({ monthlyUsd }) => monthlyUsd);
   if (now.length + pools.length === 0) return null;

@@ -14,11 +14,11 @@ import {
 } from "../api";
 import { fetchEarlier } from "../compare";
 import { HOUR, roundMoney, stepName, utilizationText, wasteText } from "../format";
-import { ServeContext, useFetch, useRoute } from "../hooks";
-import { Columns, Optional, DownloadButton, Empty, Name, Section, UnpricedNote, View } from "../parts";
+import { ServeContext, useFetch, useResponse, useRoute } from "../hooks";
+import { Columns, Optional, DownloadButton, Empty, Loaded, Name, Section, UnpricedNote, View } from "../parts";
 import { fetchNodeHours } from "../node-hours";
 import { MAX_FIGURES } from "../pages";
-import { exactly, linkTo, periodOf, type Route } from "../route";
+import { exactly, linkTo, periodOf, type Route, windowOf } from "../route";
 import { type Grain, grainOf, isWhole } from "../series";
 import { Alerts } from "./alerts";
 import { Answers, type AnswersData } from "./answers";
@@ -26,7 +26,15 @@ import { Heat, heatGrainOf } from "./heat";
 import { CostOverTime } from "./over-time";
 import { type UnitClusters, Units, unitOf } from "./units";
 
-interface ViewData extends AnswersData {
+interface ViewData {
+  answers: Omit<AnswersData, "hours">;
+  /** What the sections need. It is requested with the answers, which are shown before it arrives. */
+  sections: Promise<Settled<SectionsData>>;
+  requestKey: string;
+}
+
+interface SectionsData extends AnswersData {
+  requestKey: string;
   grain: Grain;
   byTime: CostsResponse;
   timeGrain: Grain;
@@ -42,7 +50,11 @@ export interface Headline {
   worst: Settled<CostsResponse | null>;
 }
 
-export async function fetchOverview(route: Route, show: (headline: Headline) => void): Promise<ViewData> {
+export async function fetchOverview(
+  route: Route,
+  requestKey: string,
+  show: (headline: Headline) => void,
+): Promise<ViewData> {
   const cluster = route.query["cluster"];
   const request = { ...periodOf(route), cluster };
   const whole = await fetchJson("v1/costs", {
@@ -57,10 +69,7 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
   const length = Date.parse(end) - Date.parse(start);
   const hours = length / HOUR;
   const grain = grainOf(hours, route.query["grain"]);
-  const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
-  const first = whole.rows[0];
-  const worst = first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first)));
-  void Promise.resolve(worst).then((settled) => show({ units: whole, worst: settled }));
+  const timeGrain: Grain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
   const fetchBefore = async (earlier: { start: string; end: string }) => {
     const [fleet, units] = await Promise.all([
       fetchJson("v1/fleet", { ...earlier, cluster, granularity: "total" }),
@@ -73,52 +82,44 @@ export async function fetchOverview(route: Route, show: (headline: Headline) => 
   const fetchNodesWithout = async () => {
     const settled = await recommended;
     const isNone = "response" in settled && settled.response?.rows.length === 0;
-    return isNone ? settle(fetchNodeHours(period)) : null;
+    return settle(isNone ? fetchNodeHours(period) : Promise.resolve(null));
   };
-  const [
-    fleet,
-    before,
-    byTime,
-    hourStatuses,
-    clusters,
-    lastHour,
-    month,
-    forecast,
-    budgets,
-    alerts,
-    recommendations,
-    nodeHours,
-  ] = await Promise.all([
-    fetchJson("v1/fleet", { ...period, granularity: grain }),
+  const nodeHours = fetchNodesWithout();
+  const fleetOfPeriod = fetchJson("v1/fleet", { ...period, granularity: grain });
+  const isThisMonth = windowOf(route) === "month" && route.query["start"] === undefined;
+  const answers = Promise.all([
+    fleetOfPeriod,
     fetchEarlier(whole, fetchBefore, route.query["vs"]),
-    fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-    fetchHours(period),
-    isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
     fetchJson("v1/fleet", { window: "6h", cluster }),
-    fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
+    isThisMonth ? fleetOfPeriod : fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
     settle(fetchIfAllowed("v1/forecasts", cluster === undefined ? {} : { group_by: "cluster" })),
     settle(fetchIfAllowed("v1/budgets", {})),
-    settle(fetchAlerts(end)),
     recommended,
-    fetchNodesWithout(),
   ]);
-  return {
+  const first = whole.rows[0];
+  const worst = first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first)));
+  void Promise.resolve(worst).then((settled) => show({ units: whole, worst: settled }));
+  const details = Promise.all([
+    fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
+    fetchHours(period),
+    settle(fetchAlerts(end)),
+    isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
+  ]);
+  const shownFirst = answers.then(
+    ([fleet, before, lastHour, month, forecast, budgets, recommendations]) =>
+      ({ fleet, units: whole, before, lastHour, month, forecast, budgets, recommendations, nodeHours }) as const,
+  );
+  const sections = Promise.all([shownFirst, details]).then(([known, [byTime, statuses, alerts, clusters]]) => ({
+    ...known,
+    requestKey,
     grain,
-    fleet,
-    units: whole,
-    before,
-    byTime,
     timeGrain,
-    hours: hourStatuses,
-    clusters,
-    lastHour,
-    month,
-    forecast,
-    budgets,
+    byTime,
+    hours: statuses,
     alerts,
-    recommendations,
-    nodeHours,
-  };
+    clusters,
+  }));
+  return { sections: settle(sections), answers: await shownFirst, requestKey };
 }
 
 async function fetchClusters(period: { start: string; end: string }): Promise<UnitClusters | null> {
@@ -152,7 +153,7 @@ export function Overview() {
   const latestRef = useRef(requestKey);
   latestRef.current = requestKey;
   const request = useFetch(requestKey, () =>
-    fetchOverview(route, (shown) => {
+    fetchOverview(route, requestKey, (shown) => {
       if (requestKey === latestRef.current) setHeadline({ ...shown, requestKey });
     }),
   );
@@ -169,7 +170,7 @@ export function Overview() {
       }
       request={request}
     >
-      {(viewData) => <Shown {...viewData} />}
+      {(viewData) => <Shown {...viewData} again={request.again} />}
     </View>
   );
 }
@@ -183,9 +184,11 @@ function SoFar() {
   return Loaded ? <Loaded /> : null;
 }
 
-function Shown(props: ViewData) {
+function Shown({ answers, sections, requestKey, again }: ViewData & { again: () => void }) {
   const route = useRoute();
-  const { fleet, units } = props;
+  const { response: loaded, error } = useResponse(sections);
+  const isCurrent = loaded?.requestKey === requestKey;
+  const { fleet, units } = answers;
   const { coverage } = units;
   if (coverage.hours_complete === 0) {
     return (
@@ -195,41 +198,51 @@ function Shown(props: ViewData) {
       </Empty>
     );
   }
-  const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
   return (
     <>
-      <Answers {...props} />
+      <Answers {...answers} hours={isCurrent ? loaded.hours : null} />
       <UnpricedNote totals={fleet.totals} />
-      <Columns
-        left={
-          <>
-            <Section
-              title="Business units by waste"
-              aside={
-                <DownloadButton
-                  path="v1/costs"
-                  parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
-                  name="business-units"
-                />
-              }
-            >
-              <Units {...props} />
-            </Section>
-            <CostOverTime {...props} />
-          </>
-        }
-        right={
-          <>
-            <Section title={`Utilization over time, by ${stepName(heatGrainOf(route, units))}`}>
-              <Heat {...props} />
-            </Section>
-            <Section title="Active alerts">
-              <Optional side={props.alerts}>{(alerts) => <Alerts {...alerts} />}</Optional>
-            </Section>
-          </>
-        }
-      />
+      <Loaded request={{ response: loaded, error, isLoading: !isCurrent, again }}>
+        {(response) => <Sections {...response} />}
+      </Loaded>
     </>
+  );
+}
+
+function Sections(props: SectionsData) {
+  const route = useRoute();
+  const { fleet, units } = props;
+  const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
+  return (
+    <Columns
+      left={
+        <>
+          <Section
+            title="Business units by waste"
+            aside={
+              <DownloadButton
+                path="v1/costs"
+                parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
+                name="business-units"
+              />
+            }
+          >
+            <Units {...props} />
+          </Section>
+          <CostOverTime {...props} />
+        </>
+      }
+      right={
+        <>
+          <Section title={`Utilization over time, by ${stepName(heatGrainOf(route, units))}`}>
+            <Heat {...props} />
+          </Section>
+          <Section title="Active alerts">
+            <Optional side={props.alerts}>{(alerts) => <Alerts {...alerts} />}</Optional>
+          </Section>
+        </>
+      }
+    />
   );
 }
 
