@@ -88,7 +88,7 @@ function Shown({ response, isCut }: ViewData) {
         title="Cost of business units"
         aside={
           <button type="button" onClick={() => saveUnits(units, policies, response)}>
-            Excel
+            Download for Excel
           </button>
         }
       >
