@@ -373,11 +373,11 @@ class GpuMetrics:
             GpuCostError: there are no GPU metrics at all.
         """
         from gpucost_cli.doctor.facts import REQUESTS
-        from gpucost_cli.doctor.queries import CAPACITY, GPU_RESOURCES, INIT_REQUESTS, DoctorQueries
+        from gpucost_cli.doctor.queries import CAPACITY, INIT_REQUESTS, REQUESTED_RESOURCES, DoctorQueries
         from gpucost_cli.doctor.signals import all_signal_names
 
         queries = DoctorQueries(self.cluster.selector)
-        gpus = f'resource=~"{GPU_RESOURCES}"'
+        gpus = f'resource=~"{REQUESTED_RESOURCES}"'
         requests = " or ".join(queries.select(metric, gpus, 'node!=""') for metric in (REQUESTS, INIT_REQUESTS))
         series = self._series(f"count by (namespace,exported_namespace) ({requests})")
         namespaces = {labels.get("exported_namespace") or labels.get("namespace", "") for labels in series} - {""}

@@ -99,7 +99,7 @@ class FactsCollector:
         nodes = self._client.query(self._queries.nodes(self._required_labels.of_nodes), evaluated_at)
         request_series = self._client.query(self._queries.holders(), evaluated_at)
         requests = parsing.parse_gpu_holders(request_series)
-        nodes_with_vgpus = parsing.nodes_with_vgpus(request_series)
+        nodes_by_scheduler = parsing.nodes_by_scheduler(request_series)
         unknown = unknown_resources(rows_at(nodes, to_epoch_ms(evaluated_at)), self._cluster)
         names_of_unknown = {unexplained.name for unexplained in unknown}
         holders = [
@@ -127,7 +127,7 @@ class FactsCollector:
             holders=holders,
             unexplained=[*unknown, *multiple_clusters(labels for labels, _ in clusters if "node" in labels)[1]],
             nodes=parsing.parse_nodes(nodes, holders),
-            nodes_with_vgpus=nodes_with_vgpus,
+            nodes_by_scheduler=nodes_by_scheduler,
             devices=devices,
             process_values=parsing.sums_by_device(
                 self._client.query_range(self._queries.process_values(signals.process_signal_names()), first, now, STEP)

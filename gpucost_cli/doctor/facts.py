@@ -131,8 +131,8 @@ class Facts:
     """Number of requests by GPU resource, at most at one time of the window."""
     holders: Sequence[GpuHolder] = ()
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
-    nodes_with_vgpus: frozenset[str] = frozenset()
-    """Names of nodes whose GPUs HAMi divides by cores and memory."""
+    nodes_by_scheduler: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Names of nodes whose GPUs a scheduler divides by cores and memory, by the scheduler."""
     devices: Sequence[ObservedDevice] = ()
     nodes_with_several_exporters: frozenset[str] = frozenset()
     """Names of nodes of which several exporters report the same devices, for longer than a restart takes."""
@@ -178,6 +178,11 @@ class Facts:
     def has_series_of_any(self, *metrics: str) -> bool:
         """Whether any of some metrics has series."""
         return any(self.series.get(metric) for metric in metrics)
+
+    @cached_property
+    def nodes_with_vgpus(self) -> frozenset[str]:
+        """Names of nodes whose GPUs any scheduler divides by cores and memory."""
+        return frozenset().union(*self.nodes_by_scheduler.values())
 
     @cached_property
     def has_kube_state_metrics(self) -> bool:

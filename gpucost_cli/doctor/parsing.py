@@ -5,7 +5,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from gpucost.core.metering.accelerators import NEURON, NVIDIA, Accelerator, accelerator_of_signal
-from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES, FRACTION_SCHEDULERS
 from gpucost.core.metering.instance_types import instance_id_of, zone_of_provider_id
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
@@ -73,11 +73,14 @@ def parse_gpu_holders(series: Iterable[Series]) -> list[GpuHolder]:
     ]
 
 
-def nodes_with_vgpus(requests: Iterable[Series]) -> frozenset[str]:
-    """Names of nodes on which pods request fractions of GPUs by cores and memory."""
-    return frozenset(
-        exported_label(labels, "node") for labels, _ in requests if labels.get("resource") in FRACTION_RESOURCES
-    )
+def nodes_by_scheduler(requests: Sequence[Series]) -> dict[str, frozenset[str]]:
+    """Names of nodes on which pods request fractions of GPUs, by the scheduler whose resources they are."""
+    return {
+        scheduler.name: frozenset(
+            exported_label(labels, "node") for labels, _ in requests if labels.get("resource") in scheduler.resources
+        )
+        for scheduler in FRACTION_SCHEDULERS
+    }
 
 
 def parse_nodes(series: Iterable[Series], holders: Iterable[GpuHolder] = ()) -> dict[str, ObservedNode]:

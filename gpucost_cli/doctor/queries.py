@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from gpucost.core.metering.accelerators import ACCELERATORS, Accelerator, accelerator_of_signal
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.kubernetes_labels import (
     ADMIN_NAMESPACE_LABEL,
     NAMESPACE_LABELS_METRIC,
@@ -30,7 +31,10 @@ from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 from gpucost_cli.doctor.signals import Signal
 
-GPU_RESOURCES = "|".join(("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS)))
+REQUESTED_RESOURCES = "|".join(
+    ("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS), *sorted(FRACTION_RESOURCES))
+)
+"""A regular expression of what pods request: GPUs, and parts of them."""
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 PHASE, NODE_INFO = "kube_pod_status_phase", "kube_node_info"
 COMPLETION = "kube_pod_completion_time"
@@ -282,7 +286,7 @@ class DoctorQueries:
     @property
     def _gpu_resources(self) -> str:
         """A regular expression of GPU resources, with those of the settings."""
-        return "|".join([GPU_RESOURCES, *sorted(name for name, gpus in self.units.items() if gpus)])
+        return "|".join([REQUESTED_RESOURCES, *sorted(name for name, gpus in self.units.items() if gpus)])
 
 
 def count_outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str:

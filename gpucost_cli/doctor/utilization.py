@@ -29,7 +29,7 @@ def gpus_held_by_signal_and_source(context: CheckContext) -> list[HeldGpus]:
     sums: dict[tuple[str | None, str], Fraction] = {}
     for holder in facts.holders:
         if holder.node in facts.nodes_with_vgpus:
-            continue  # HAMi measures them, not a signal of a device
+            continue  # their scheduler measures them, not a signal of a device
         signal, utilization_source = _signal_and_utilization_source(context, holder)
         share = sharing.gpu_share(facts, holder, context.cluster)
         sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share

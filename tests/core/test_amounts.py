@@ -26,7 +26,7 @@ from gpucost.core.amounts import (
     to_fixed_point,
     unit_of,
 )
-from tests.records import OF_EMISSIONS, OF_ENERGY, amount, unknown_costs
+from tests.records import OF_EMISSIONS, OF_ENERGY, OF_MONEY, amount, unknown_costs
 
 EXACT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 amounts = st.integers(-(10**21), 10**21)
@@ -288,12 +288,9 @@ def test_figures_of_unpriced_and_partly_priced_costs() -> None:
     assert unpriced.figures() == {
         "allocated_gpu_hours": Decimal(2),
         "effective_gpu_hours": Decimal("0.5"),
-        "allocated_usd": None,
-        "effective_usd": None,
-        "waste_usd": None,
-        "unmeasured_usd": None,
         "unmeasured_gpu_hours": Decimal(0),
         "unpriced_gpu_hours": Decimal(2),
+        **dict.fromkeys(OF_MONEY),
         **dict.fromkeys(OF_ENERGY),
         **dict.fromkeys(OF_EMISSIONS),
     }

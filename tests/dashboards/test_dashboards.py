@@ -13,9 +13,11 @@ import yaml
 
 from authoring.grafana.__main__ import files, main
 from gpucost.core.metering.accelerators import ACCELERATORS
+from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.signals import SIGNALS, SUCCESSORS
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
+from gpucost_cli.doctor.queries import REQUESTED_RESOURCES
 from gpucost_cli.manifests import dashboard_metrics, series
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
@@ -328,3 +330,16 @@ def test_template_loads_the_rules_of_the_quick_start() -> None:
     resources = yaml.safe_load(dashboard_metrics.RULES_FILE.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
     assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")
+
+
+def test_parts_of_gpus_are_not_counted_as_requested_gpus() -> None:
+    panels = json.loads((REPOSITORY / "dashboards/business-unit.json").read_text(encoding="utf-8"))
+    queries = re.findall(r'resource=~\\"(.+?)\\"', json.dumps(panels))
+    assert queries
+    for pattern in queries:
+        assert re.fullmatch(pattern, "nvidia_com_gpu")
+        assert not [name for name in FRACTION_RESOURCES if re.fullmatch(pattern, name)]
+
+
+def test_doctor_reads_the_requests_of_every_scheduler_of_fractions() -> None:
+    assert all(re.fullmatch(REQUESTED_RESOURCES, name) for name in FRACTION_RESOURCES)

@@ -1,17 +1,15 @@
-"""Checks of fractions of GPUs: what HAMi reports about them, and the labels and annotations of KAI Scheduler."""
+"""Checks of fractions of GPUs: what their schedulers report, and the labels and annotations of KAI Scheduler."""
 
 from collections.abc import Iterable
 
-from gpucost.core.metering.fraction_schedulers import VGPU_METRICS, VGPU_SIGNALS
+from gpucost.core.metering.fraction_schedulers import FRACTION_SCHEDULERS, VGPU_METRICS, VGPU_SIGNALS
 from gpucost.core.metering.kubernetes_labels import POD_LABELS_METRIC
 from gpucost.sources.prometheus.queries import GROUP_LABEL_MATCHER, POD_ANNOTATIONS, union
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check, first_few
 from gpucost_cli.doctor.facts import Facts
 from gpucost_cli.doctor.queries import DoctorQueries
 
-_ALLOCATED = VGPU_METRICS["allocated"]
-_USE = tuple(signal.name for signal in VGPU_SIGNALS)
-VGPU_METRIC_NAMES = (*_ALLOCATED, *_USE)
+VGPU_METRIC_NAMES = (*VGPU_METRICS["allocated"], *(signal.name for signal in VGPU_SIGNALS))
 SHARER_LABELS, SHARER_ANNOTATIONS = "kube_pod_labels runai-gpu-group", "kube_pod_annotations gpu-fraction"
 """Series with the labels and annotations of pods on GPUs that KAI Scheduler reserves."""
 
@@ -44,29 +42,34 @@ HAMi vGPU monitor | the use of these pods is not measured by container; the use 
     query=_count_vgpu_metrics,
 )
 def check_vgpus(context: CheckContext) -> Iterable[Check]:
-    """Check whether HAMi says on which GPU each pod is, and how much of it the pod uses."""
+    """Check whether a scheduler says on which GPU each pod is, and how much of it the pod uses."""
     facts = context.facts
-    if not facts.nodes_with_vgpus:
-        return
-    nodes = first_few(facts.nodes_with_vgpus)
-    fault = None
-    if not facts.has_series_of_any(*VGPU_METRIC_NAMES):
-        fault = Fault(
-            f"pods request fractions of GPUs ({nodes}), and no metric says which GPUs they are on: on nodes with "
-            "several GPUs, their use is unmeasured",
-            "scrape HAMi's scheduler: Service hami-scheduler, port monitor; HAMi Helm values: "
-            "prometheus: {enabled: true}",
+    for scheduler in FRACTION_SCHEDULERS:
+        nodes_of_scheduler = facts.nodes_by_scheduler.get(scheduler.name)
+        if not nodes_of_scheduler:
+            continue
+        nodes = first_few(nodes_of_scheduler)
+        use = [signal.name for signal in scheduler.use]
+        scrape_allocations, scrape_use = scheduler.how_to_scrape
+        fault = None
+        if not facts.has_series_of_any(*scheduler.allocated, *use):
+            fault = Fault(
+                f"pods request fractions of GPUs ({nodes}), and no metric says which GPUs they are on: on nodes with "
+                "several GPUs, their use is unmeasured",
+                scrape_allocations,
+            )
+        allocated = scheduler.allocated
+        yield context.check(
+            f"{scheduler.name} scheduler", allocated[0], "recommended", fault, series=_count(context, allocated)
         )
-    yield context.check("HAMi scheduler", _ALLOCATED[0], "recommended", fault, series=_count(context, _ALLOCATED))
-    fault = None
-    if not facts.has_series_of_any(*_USE):
-        fault = Fault(
-            f"the use of fractions of GPUs ({nodes}) is not measured by container: the use of each GPU is divided "
-            "among its pods",
-            "scrape HAMi's vGPU monitors: Service hami-device-plugin-monitor, port monitorport; HAMi Helm values: "
-            "prometheus: {enabled: true}",
-        )
-    yield context.check("HAMi vGPU monitor", _USE[0], "optional", fault, series=_count(context, _USE))
+        fault = None
+        if not facts.has_series_of_any(*use):
+            fault = Fault(
+                f"the use of fractions of GPUs ({nodes}) is not measured by container: the use of each GPU is divided "
+                "among its pods",
+                scrape_use,
+            )
+        yield context.check(f"{scheduler.name} vGPU monitor", use[0], "optional", fault, series=_count(context, use))
 
 
 @doctor_check(

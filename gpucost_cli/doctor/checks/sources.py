@@ -13,7 +13,7 @@ from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, doctor_check, first_few
 from gpucost_cli.doctor.facts import KUBE_STATE_METRICS, REQUESTS, Facts, Target
-from gpucost_cli.doctor.queries import GPU_RESOURCES
+from gpucost_cli.doctor.queries import REQUESTED_RESOURCES
 from gpucost_cli.documentation import page_path
 
 _MIN_INSTANCES_TO_COMPARE = 2
@@ -283,7 +283,7 @@ def check_gpu_requests(context: CheckContext) -> Iterable[Check]:
     count = sum(facts.resources.values())
     note = None
     if not count and not facts.unexplained:
-        note = f"no pod on a node requests a GPU (resource=~{GPU_RESOURCES}): all GPUs are unallocated"
+        note = f"no pod on a node requests a GPU (resource=~{REQUESTED_RESOURCES}): all GPUs are unallocated"
     yield context.check("GPU requests", REQUESTS, "recommended", note=note, series=count)
     if any(not holder.uid for holder in facts.holders):
         fault = Fault(

@@ -13,7 +13,7 @@ WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
     ("section", "says"),
     [
         ("{rules: [{rule: waste, waste_usd_per_hour: 5}]}", "alerts.rules[0].waste_percent: is required"),
-        ("{rules: [{rule: wasted}]}", "alerts.rules[0]: rule must be waste, idle-workload, unallocated, token-cost,"),
+        ("{rules: [{rule: wasted}]}", "alerts.rules[0]: rule must be waste, "),
         (
             "{rules: [{rule: digest}, {rule: waste, waste_usd_per_hour: -5, waste_percent: 1}]}",
             "alerts.rules[1].waste_usd_per_hour: must be greater than 0",

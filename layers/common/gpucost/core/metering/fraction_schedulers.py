@@ -24,8 +24,8 @@ class FractionScheduler(Struct, frozen=True):
     """The resource of a part of each GPU's cores in percent, as kube-state-metrics writes it."""
     memory: str
     """The resource of a part of each GPU's memory in MiB."""
-    memory_percentage: str
-    """The resource of a part of each GPU's memory in percent."""
+    memory_percentage: str | None
+    """The resource of a part of each GPU's memory in percent; None without one."""
     allocated: tuple[str, ...]
     """Metrics with a series for each GPU of a pod; their values are not read."""
     memory_limits: tuple[str, ...]
@@ -44,11 +44,13 @@ class FractionScheduler(Struct, frozen=True):
     """The node's label, where it is not `node` or `exported_node`."""
     exporters: tuple[Exporter, ...]
     """Of allocations first, then of use."""
+    how_to_scrape: tuple[str, str]
+    """What to scrape, and what to change for it, so that there are series of each of them."""
 
     @property
     def resources(self) -> frozenset[str]:
         """The resources of parts of a GPU."""
-        return frozenset({self.cores, self.memory, self.memory_percentage})
+        return frozenset(filter(None, (self.cores, self.memory, self.memory_percentage)))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -102,6 +104,11 @@ HAMI = FractionScheduler(
             discovery_labels=("pod_label_app_kubernetes_io_component", "pod_container_port_name"),
             discovery_values="hami-device-plugin;metrics",
         ),
+    ),
+    how_to_scrape=(
+        "scrape HAMi's scheduler: Service hami-scheduler, port monitor; HAMi Helm values: prometheus: {enabled: true}",
+        "scrape HAMi's vGPU monitors: Service hami-device-plugin-monitor, port monitorport; HAMi Helm values: "
+        "prometheus: {enabled: true}",
     ),
 )
 FRACTION_SCHEDULERS = (HAMI,)

@@ -79,7 +79,7 @@ def _dominant_share(units: Mapping[str, Decimal], limits: GpuLimits | None) -> F
             return _WHOLE if cores >= 1 else None
         memory = Fraction(units[scheduler.memory]) / Fraction(limits.memory_mib)
     else:
-        memory = Fraction(units.get(scheduler.memory_percentage) or Decimal(100)) / 100
+        memory = Fraction(units.get(scheduler.memory_percentage or "") or Decimal(100)) / 100
     return min(_WHOLE, max(cores, memory))
 
 
