@@ -176,9 +176,7 @@ class Table:
             "SOURCES = (",
             *(f"    {json.dumps(self._sources[number][0])}," for number in used),
             ")",
-            "DAYS = (",
-            *(f'    "{self._sources[number][1]}",' for number in used),
-            ")",
+            f"DAYS = ({', '.join(json.dumps(self._sources[number][1]) for number in used)})",
             '"""The day of each source."""',
             "INSTANCE_TYPES: dict[str, tuple[str, str, str, int, int, int, int, int]] = {",
             *(
