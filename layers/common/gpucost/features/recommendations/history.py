@@ -15,13 +15,11 @@ from msgspec import Struct, field
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.compact_lines import CompactLine
-from gpucost.core.hour_record import NodeHour
+from gpucost.core.hour_record import MEASURED_SOURCES, NodeHour
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.pricing.prices import region_of
 
-POD_LEVEL_SOURCES = frozenset({"pod", "process", "shared"})
-"""Utilization sources that recommendations may use. The others are averages over a node or cluster."""
 _AVOIDABLE_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "list-price", "spot", "override"})
 """Price sources that show what an hour costs in cash. A bill's amortized amounts may include commitments."""
 _LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "list-price"})
@@ -361,7 +359,7 @@ class LookBack:
         held = line.allocated_gpu_hours
         history.held_gpu_hours[index] += held
         history.last_held_index = index
-        if line.utilization_source in POD_LEVEL_SOURCES:
+        if line.utilization_source in MEASURED_SOURCES:  # others are averages over a node or cluster
             history.observed_gpu_hours[index] += held - line.unmeasured_gpu_hours
             history.used_gpu_hours[index] += line.effective_gpu_hours or 0.0
             if line.utilization is not None:

@@ -25,10 +25,9 @@ from decimal import Decimal
 from typing import Final, Protocol
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR
+from gpucost.core.hours import HOUR, HOURS_PER_MONTH
 from gpucost.features.recommendations.kinds import KINDS_BY_NAME
 from gpucost.features.recommendations.model import (
-    HOURS_PER_MONTH,
     Recommendation,
     RecommendationContent,
     RecommendationSubject,

@@ -5,9 +5,9 @@ from math import sqrt
 
 from msgspec import Struct
 
+from gpucost.core.hours import HOURS_PER_MONTH
 from gpucost.features.recommendations.history import LookBack, WorkloadHourlySeries, first_and_last_positive
 from gpucost.features.recommendations.model import (
-    HOURS_PER_MONTH,
     ConfidenceLevel,
     Evidence,
     RecommendationSubject,

@@ -15,8 +15,6 @@ from gpucost.core.decimals import parse_decimal
 
 RecommendationState = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 ConfidenceLevel = Literal["low", "medium", "high"]
-HOURS_PER_MONTH = 730
-"""8,760 hours of a year ÷ 12, as on AWS's price pages."""
 CENT = Decimal("0.01")
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import Final
 
+from gpucost.core.hours import HOURS_PER_MONTH
 from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase, regular_hours
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
 from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, MIN_MONTHLY_SAVING_USD, NEWEST_HOURS
-from gpucost.features.recommendations.model import HOURS_PER_MONTH, RecommendationContent, format_count, round_cents
+from gpucost.features.recommendations.model import RecommendationContent, format_count, round_cents
 from gpucost.features.recommendations.patches import quoted, single_line
 from gpucost.features.recommendations.pools import (
     estimate_pool_saving,

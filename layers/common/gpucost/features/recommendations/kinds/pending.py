@@ -12,17 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpucost.core.hours import HOUR
+from gpucost.core.hours import HOUR, HOURS_PER_MONTH
 from gpucost.features.recommendations.history import COMMITTED_CAPACITY, LookBack, PodWait, PoolHourlySeries, PoolKey
 from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster
 from gpucost.features.recommendations.measuring import estimate_saving
-from gpucost.features.recommendations.model import (
-    HOURS_PER_MONTH,
-    Evidence,
-    RecommendationContent,
-    format_count,
-    round_cents,
-)
+from gpucost.features.recommendations.model import Evidence, RecommendationContent, format_count, round_cents
 from gpucost.features.recommendations.pools import (
     gpus_per_node,
     has_enough_prices,
