@@ -23,6 +23,7 @@ from gpucost_devstack.http import serving_api
 from gpucost_devstack.prometheus import free_port
 from gpucost_devstack.stack import LAYER
 from gpucost_devstack.template import REPOSITORY
+from tests.browser.first_answers import first_answers
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ def deployment(
     replacements: Sequence[tuple[HourRecord, str]] = (),
     recommendations: Sequence[Recommendation] = (),
 ) -> Iterator[Site]:
-    """A table with published hours, then their replacements with reasons, and the API."""
+    """A table with published hours, then their replacements with reasons, and the API.
+
+    Nothing changes any more, so repeated requests get the first answer.
+    """
     with ExitStack() as running:
         endpoint = running.enter_context(running_aws())
         port = free_port()
@@ -75,5 +79,5 @@ def deployment(
         function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
         running.callback(function.stop)
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
-        running.enter_context(serving_api(function.invoke, routes, port))
+        running.enter_context(serving_api(first_answers(function.invoke), routes, port))
         yield Site(address, client, table)

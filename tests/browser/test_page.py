@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -16,6 +17,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from gpucost.core.hours import parse_timestamp
 from gpucost_cli.signing_proxy import serve_proxy
 from gpucost_devstack.fleet.demo import CLUSTERS
+from tests.browser.first_answers import serving_first_answers
 from tests.browser.layout_checks import check_layouts
 from tests.browser.shown import AMOUNTS, change, exact_usd, percent, round_usd, rounded, usd
 from tests.browser.tabs import Tabs, settled, violations
@@ -32,6 +34,13 @@ WATCH_DIALOGS = """
   if (dialog && window.dialogs.length === 0) window.dialogs.push(dialog.open);
 }).observe(document.body, { childList: true, subtree: true }); }
 """
+
+
+@pytest.fixture(scope="module")
+def demo(demo: Demo) -> Iterator[Demo]:
+    """The demo, whose repeated requests get the first answer."""
+    with serving_first_answers(demo.url) as url:
+        yield replace(demo, url=url)
 
 
 @pytest.fixture
