@@ -37,6 +37,13 @@ SLACK = 16 << 10
 """Spare capacity of lists, and memory that the parser keeps."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_heap() -> None:
+    """Leave what other tests made out of the collections of `traced`: each took a second after thousands of tests."""
+    gc.collect()
+    gc.freeze()  # until the end of the run (tests/conftest.py)
+
+
 def rows(row: Callable[[int], str]) -> bytes:
     texts: list[str] = []
     while sum(map(len, texts[-1:])) * len(texts) < SIZE:
