@@ -51,6 +51,8 @@ class Baseline:
     state: dict[str, Any]
     messages: set[tuple[Any, ...]]
     notifications: set[str]
+    first_calls: frozenset[int] = frozenset()
+    """Numbers of each invocation's first call."""
 
 
 def baselines(
@@ -63,16 +65,22 @@ def baselines(
         deployment.restore(before)
         deployment.run(number)
         calls, after = tuple(deployment.external_calls.calls), deployment.save()
+        first_calls = frozenset(deployment.external_calls.first_calls)
         deployment.run(number + 1)
         after_next_tick = Baseline(
-            before, calls, deployment.visible_state(), {*deployment.messages()}, deployment.notifications()
+            before, calls, deployment.visible_state(), {*deployment.messages()}, deployment.notifications(), first_calls
         )
         if with_later:
             deployment.run(*range(number + 2, number + 1 + RECOVERED_AFTER))
         yield (
             number,
             after_next_tick,
-            Baseline(before, calls, deployment.visible_state(), {*deployment.messages()}, deployment.notifications()),
+            replace(
+                after_next_tick,
+                state=deployment.visible_state(),
+                messages={*deployment.messages()},
+                notifications=deployment.notifications(),
+            ),
         )
         before = after
 
@@ -125,11 +133,16 @@ def figures(state: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if not name.endswith("manifest") and " alert " not in name}
 
 
-def faults_of(calls: tuple[str, ...]) -> Iterator[tuple[int, Fault]]:
-    """All faults of all calls. A kill before a call equals a kill after the previous one."""
+def faults_of(calls: tuple[str, ...], first_calls: frozenset[int]) -> Iterator[tuple[int, Fault]]:
+    """All faults of all calls.
+
+    A kill before a call equals a kill after the previous one. After a call without effect, it equals the kill at the
+    previous call of the same invocation.
+    """
     yield 1, "killed before"
-    for number, _ in enumerate(calls, start=1):
-        yield number, "killed after"
+    for number, name in enumerate(calls, start=1):
+        if name in WRITES or number in first_calls:
+            yield number, "killed after"
     for number, name in enumerate(calls, start=1):
         yield number, "throttled"
         if name in WRITES:
@@ -151,7 +164,7 @@ def enumerate_crashes(
     )
     try:
         for number, next_tick, later in baselines(undisturbed, ticks, with_later=not only_kills):
-            for call_number, fault in faults_of(next_tick.calls):
+            for call_number, fault in faults_of(next_tick.calls, next_tick.first_calls):
                 if only_kills and not fault.startswith("killed"):
                     continue
                 delayed = fault == "throttled"

@@ -37,6 +37,7 @@ class ExternalCalls:
 
     Attributes:
         calls: names of the calls, in order. The first has number 1.
+        first_calls: numbers of each invocation's first call.
         plan: faults by call number.
         rule: returns the fault of a call by its name and arguments.
         before: (call number, function that runs before that call).
@@ -44,10 +45,15 @@ class ExternalCalls:
     """
 
     calls: list[str] = field(default_factory=list)
+    first_calls: set[int] = field(default_factory=set)
     plan: dict[int, Fault] = field(default_factory=dict)
     rule: Callable[[str, Mapping[str, Any]], Fault | None] | None = None
     before: tuple[int, Callable[[], None]] | None = None
     _counting: Lock = field(default_factory=Lock, repr=False)
+
+    def begin(self) -> None:
+        """Count an invocation of a function."""
+        self.first_calls.add(len(self.calls) + 1)
 
     def wrap(self, inner: Any) -> Any:
         """An object whose calls are counted here."""

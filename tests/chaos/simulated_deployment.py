@@ -280,6 +280,7 @@ class SimulatedDeployment:
 
     def _succeeds(self, handler: Callable[..., Any], event: dict[str, Any]) -> Any:
         """A handler's response ({} for none). None if it raised or was killed, and its environment is replaced."""
+        self.external_calls.begin()
         try:
             with contextlib.redirect_stdout(io.StringIO()), self.acting_as(handler):
                 return handler(event, Context(), container=self.container) or {}
