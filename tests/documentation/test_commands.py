@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl, urlsplit
@@ -41,13 +42,17 @@ from samcli.cli.context import Context
 from samcli.cli.main import cli
 
 context = click.Context(cli, obj=Context())
-for name, *arguments in json.load(sys.stdin):
-    command = cli.get_command(context, name)
-    assert command, name
-    _, rest, _ = command.make_parser(context).parse_args(arguments)
-    assert not rest, rest
+for line in sys.stdin:
+    name, *arguments = json.loads(line)
+    try:
+        command = cli.get_command(context, name)
+        assert command, f"no command {name}"
+        _, rest, _ = command.make_parser(context).parse_args(arguments)
+        print(f"unknown: {rest}" if rest else "", flush=True)
+    except (AssertionError, click.ClickException) as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
 """
-"""Parses the arguments of `sam` with its own options, and runs nothing."""
+"""Parses commands of `sam` with its own options, and runs nothing. Prints a line for each: its error, if any."""
 KUBECTL = {"apply", "delete", "describe", "exec", "get", "logs", "port-forward", "rollout", "scale"}
 HELM = {"get", "history", "list", "repo", "rollback", "uninstall", "upgrade"}
 EKSCTL = {
@@ -187,8 +192,40 @@ def check_request(call: Call) -> None:
 
 
 def check_sam(call: Call) -> None:
+    assert (error := _sam_error(call.arguments)) == "", f"{call}: {error}"
+
+
+def _sam_error(arguments: Sequence[str]) -> str:
+    parser = _sam_parser()
+    assert parser.stdin is not None and parser.stdout is not None
+    parser.stdin.write(json.dumps([*arguments]) + "\n")
+    parser.stdin.flush()
+    return parser.stdout.readline().removesuffix("\n")
+
+
+@cache
+def _sam_parser() -> "subprocess.Popen[str]":
+    """One process for all commands, because its imports take a second."""
     python = REPOSITORY / ".tools/sam/bin/python"
-    subprocess.run([python, "-c", SAM_PARSER], input=json.dumps([call.arguments]), text=True, check=True)
+    return subprocess.Popen(
+        [python, "-c", SAM_PARSER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _end_of_sam_parser() -> Iterator[None]:
+    yield
+    if _sam_parser.cache_info().currsize:
+        with _sam_parser() as parser:
+            assert parser.stdin is not None
+            parser.stdin.close()
+        _sam_parser.cache_clear()
+
+
+def test_sam_refuses_unknown_commands_and_options() -> None:
+    assert _sam_error(["deploy", "--guided"]) == ""
+    assert "no command deply" in _sam_error(["deply"])
+    assert "--guide-me" in _sam_error(["deploy", "--guide-me"])
 
 
 def check_options(call: Call) -> None:
