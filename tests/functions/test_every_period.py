@@ -70,7 +70,7 @@ class Store:
     def __init__(self, count: int) -> None:
         self.clusters = [*CLUSTERS[: count - 1], CLUSTERS[-1]] if count > 1 else CLUSTERS[:1]
         present = self.clusters[:-1] if count > 1 else self.clusters
-        self.text = "\n".join(
+        text = "\n".join(
             [
                 "clusters:",
                 *(f'  - {{name: {name}, prometheus: {{url: "http://127.0.0.1:9090"}}}}' for name in present),
@@ -78,10 +78,11 @@ class Store:
                 'business_units: [{name: research, namespaces: ["bu-a"]}, {name: serving, namespaces: ["bu-b"]}]',
             ]
         )
-        self.departed = {CLUSTERS[-1]: ClusterDeparture(LEFT, 1)} if count > 1 else {}
+        departed = {CLUSTERS[-1]: ClusterDeparture(LEFT, 1)} if count > 1 else {}
+        self.stored = StoredSettings(1, text, parse_settings(text), "test", NOW, departed_clusters=departed)
 
     def current(self) -> StoredSettings:
-        return StoredSettings(1, self.text, parse_settings(self.text), "test", NOW, departed_clusters=self.departed)
+        return self.stored
 
 
 @pytest.fixture(scope="module")
