@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
@@ -53,7 +55,13 @@ def sam_build(folder: Path, environment: Mapping[str, str] | None = None) -> Pat
 
 def function_entry(built: Path, name: str) -> tuple[str, list[Path]]:
     """A built function's handler, and the folders of its import path."""
-    properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
+    properties = _resources(built / "template.yaml")[name]["Properties"]
     layers = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
     folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*layers, *LAYERS))]
     return properties.get("Handler", "app.handler"), folders
+
+
+@cache
+def _resources(template: Path) -> dict[str, Any]:
+    resources: dict[str, Any] = yaml_parse(template.read_text())["Resources"]
+    return resources

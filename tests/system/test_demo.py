@@ -196,7 +196,7 @@ def test_api_refuses_unknown_paths_and_invalid_parameters(running: Demo) -> None
 def test_demo_once_ends_and_leaves_no_files(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "AWS_PROFILE": "not-there"}
     with listen(0) as listener:  # it needs no port, so a port in use does not matter
-        done = run_to_end(["demo", "--once", "--hours", "6", "--port", str(listener.getsockname()[1])], environment)
+        done = run_to_end(["demo", "--once", "--hours", "1", "--port", str(listener.getsockname()[1])], environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "identity exact" in " ".join(done.stdout.split())
     assert not [*tmp_path.rglob("*.json")]
