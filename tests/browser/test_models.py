@@ -49,8 +49,8 @@ UNPRICED = END - 15 * HOUR
 
 
 @pytest.fixture(scope="module")
-def site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(dynamodb_url, SETTINGS, records()) as deployed:
+def site() -> Iterator[Site]:
+    with deployment(SETTINGS, records()) as deployed:
         yield deployed
 
 

@@ -55,24 +55,20 @@ EAST = 10 * HOUR
 
 
 @pytest.fixture(scope="module")
-def site(dynamodb_url: str) -> Iterator[Site]:
-    with deployed_for(40 * HOUR, dynamodb_url) as deployed:
+def site() -> Iterator[Site]:
+    with deployed_for(40 * HOUR) as deployed:
         yield deployed
 
 
 @pytest.fixture(scope="module")
-def long_site(dynamodb_url: str) -> Iterator[Site]:
-    with deployed_for(DAYS_OF_A_FORECAST, dynamodb_url, age_of_east=DAYS_OF_A_FORECAST) as deployed:
+def long_site() -> Iterator[Site]:
+    with deployed_for(DAYS_OF_A_FORECAST, age_of_east=DAYS_OF_A_FORECAST) as deployed:
         yield deployed
 
 
-def deployed_for(length: timedelta, dynamodb: str, age_of_east: timedelta = EAST) -> AbstractContextManager[Site]:
+def deployed_for(length: timedelta, age_of_east: timedelta = EAST) -> AbstractContextManager[Site]:
     return deployment(
-        dynamodb,
-        SETTINGS,
-        records(length, age_of_east),
-        replacements=list(replacements()),
-        recommendations=recommendations(),
+        SETTINGS, records(length, age_of_east), replacements=list(replacements()), recommendations=recommendations()
     )
 
 

@@ -127,8 +127,8 @@ def on_nodes(hour: HourRecord) -> HourRecord:
 
 
 @pytest.fixture(scope="module")
-def site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(dynamodb_url, SETTINGS, records()) as deployed:
+def site() -> Iterator[Site]:
+    with deployment(SETTINGS, records()) as deployed:
         yield deployed
 
 

@@ -181,7 +181,6 @@ def test_firing_alert_that_cannot_be_sent_again_delays_no_other(sqlite_table: Sq
     assert notifier.take() == ["firing external A"]
 
 
-@pytest.mark.tools
 def test_number_of_stored_alerts_is_limited(sqlite_table: SqliteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a limit of 20, because each alert takes milliseconds."""
     assert alert_service.MAX_FIRING_ALERTS == 2_000
