@@ -184,6 +184,7 @@ def test_every_offered_period_is_answered_in_every_view(
             assert sum((row["allocated_usd"] for row in rows), Decimal(0)) == spent(hours)
         pages("/v1/waste", period)
         pages("/v1/fleet", {**period, "granularity": "hour" if days <= 14 else "day"})
+        pages("/v1/split-policies", {**period, "start": format_timestamp(max(start, end - 7 * DAY))})  # as the page
 
 
 def test_hours_of_all_pages_are_those_of_one(published: tuple[SqliteTable, list[HourRecord]]) -> None:
