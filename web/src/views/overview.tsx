@@ -28,7 +28,7 @@ import { type UnitClusters, Units, unitOf } from "./units";
 
 interface ViewData {
   answers: Omit<AnswersData, "hours">;
-  /** What the sections need. It is requested with the answers, which are shown before it arrives. */
+  /** What the sections need. It is requested after the answers, which are shown before it arrives. */
   sections: Promise<Settled<SectionsData>>;
   requestKey: string;
 }
@@ -99,26 +99,22 @@ export async function fetchOverview(
   const first = whole.rows[0];
   const worst = first === undefined ? { response: null } : settle(fetchWorst(period, unitOf(first)));
   void Promise.resolve(worst).then((settled) => show({ units: whole, worst: settled }));
-  const details = Promise.all([
-    fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-    fetchHours(period),
-    settle(fetchAlerts(end)),
-    isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
-  ]);
+  // Browsers send six requests at a time: those of the sections would delay the answers.
+  const fetchDetails = () =>
+    Promise.all([
+      fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
+      fetchHours(period),
+      settle(fetchAlerts(end)),
+      isWhole(whole.coverage) || cluster !== undefined ? null : fetchClusters(period),
+    ]);
   const shownFirst = answers.then(
     ([fleet, before, lastHour, month, forecast, budgets, recommendations]) =>
       ({ fleet, units: whole, before, lastHour, month, forecast, budgets, recommendations, nodeHours }) as const,
   );
-  const sections = Promise.all([shownFirst, details]).then(([known, [byTime, statuses, alerts, clusters]]) => ({
-    ...known,
-    requestKey,
-    grain,
-    timeGrain,
-    byTime,
-    hours: statuses,
-    alerts,
-    clusters,
-  }));
+  const sections = shownFirst.then(async (known) => {
+    const [byTime, statuses, alerts, clusters] = await fetchDetails();
+    return { ...known, requestKey, grain, timeGrain, byTime, hours: statuses, alerts, clusters };
+  });
   return { sections: settle(sections), answers: await shownFirst, requestKey };
 }
 
