@@ -76,15 +76,22 @@ def release_notes(version: str, changelog: str) -> str:
     return section[1].strip() + "\n"
 
 
-def write_archive(built: Path, repository: Path, archive: Path) -> None:
-    """Write what `sam build` made, so that `sam deploy` can deploy it in any region without building."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
+def write_archive(built: Path, repository: Path, archive: Path, *, level: int = 6) -> None:
+    """Write what `sam build` made, so that `sam deploy` can deploy it in any region without building.
+
+    Args:
+        built: what `sam build` made.
+        repository: has the documents.
+        archive: the file to write.
+        level: of the compression, 0 to 9.
+    """
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
         for name, content, is_executable in sorted(_archived_files(built, repository)):
             info = zipfile.ZipInfo(f"{archive.stem}/{name}", EARLIEST_TIME)
             info.create_system = 3  # Unix, on every machine
             info.external_attr = (0o100755 if is_executable else 0o100644) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
-            target.writestr(info, content)
+            target.writestr(info, content, compresslevel=level)
 
 
 def _archived_files(built: Path, repository: Path) -> Iterator[tuple[str, bytes, bool]]:
