@@ -16,7 +16,7 @@ export interface Earlier {
 
 /** The periods that readers can choose to compare with. */
 export const COMPARISONS: Readonly<Record<string, string>> = {
-  "": "Auto: a week before",
+  "": "Auto: the same weekdays before",
   week: "A week before",
   previous: "Previous period",
 };

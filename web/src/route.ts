@@ -70,6 +70,12 @@ export function clusterOf({ query }: Route): string | undefined {
   return query["in"] ?? query["cluster"];
 }
 
+/** A link to nodes with the figures of this view: by itself, that view shows a week. */
+export function linkToNodes(from: Route, query: Record<string, string> = {}): string {
+  const window = from.query["start"] === undefined ? { window: windowOf(from) } : {};
+  return linkTo(from, "nodes", "", { ...window, ...query });
+}
+
 /** The API's period parameters. */
 export function periodOf(route: Route): Record<string, string> {
   const { start, end } = route.query;

@@ -46,7 +46,7 @@ import type { NodeHours } from "../node-hours";
 import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
 import { removalGroups, removalsOf } from "../removal";
-import { linkTo, writeRoute } from "../route";
+import { linkTo, linkToNodes, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
 import { cashOnOffer, countsText, onOffer } from "../savings";
@@ -176,6 +176,7 @@ function Cost({ fleet, lastHour, month, forecast, budgets }: AnswersData) {
 /** What the fleet's month is expected to cost, or that of the selected cluster, and what drives it. */
 function MonthEnd({ forecast }: { forecast: Forecast | null }) {
   const route = useRoute();
+  const isNarrow = useIsNarrow();
   const { cluster } = route.query;
   if (forecast === null) return null;
   const { currency, rows } = forecast;
@@ -183,6 +184,10 @@ function MonthEnd({ forecast }: { forecast: Forecast | null }) {
   if (end === null) return null;
   const { expected, low, high, hours } = end;
   const show = (usd: number) => roundMoney(usd, currency, [expected, low, high]);
+  const ofUnits = rows.reduce<number | null>((sum, row) => {
+    const usd = expectedOf(row);
+    return sum === null || usd === null ? null : sum + usd;
+  }, 0);
   const drivers = rows.filter((row) => cluster === undefined && expectedOf(row) !== null).slice(0, MOST);
   return (
     <div data-testid="month-end">
@@ -204,7 +209,8 @@ function MonthEnd({ forecast }: { forecast: Forecast | null }) {
       </p>
       {drivers.length > 0 && (
         <Folded summary="What drives it">
-          <ul>
+          <ul aria-label="What drives it">
+            {!isNarrow && <li>What drives it, by its end:</li>}
             {drivers.map((row) => (
               <Row
                 key={row.name}
@@ -218,7 +224,12 @@ function MonthEnd({ forecast }: { forecast: Forecast | null }) {
               </Row>
             ))}
             {forecast.budget_usd !== null && (
-              <Row name="Budgets of all business units">{roundMoney(forecast.budget_usd, currency)}</Row>
+              <>
+                {ofUnits !== null && (
+                  <Row name="All business units, without idle cost">{roundMoney(ofUnits, currency)}</Row>
+                )}
+                <Row name="Budgets of all business units">{roundMoney(forecast.budget_usd, currency)}</Row>
+              </>
             )}
           </ul>
         </Folded>
@@ -401,7 +412,7 @@ function Worked({ fleet }: AnswersData) {
           {waste}
         </Row>
         {(totals.unallocated_usd ?? 0) > 0 && (
-          <Row name={<a href={linkTo(route, "nodes")}>Unallocated cost: which node to remove</a>}>
+          <Row name={<a href={linkToNodes(route)}>Unallocated cost: which node to remove</a>}>
             {roundMoney(totals.unallocated_usd, currency)}
           </Row>
         )}
@@ -584,7 +595,7 @@ function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
       {rows.length === 0 && <ToRemove nodeHours={nodeHours} currency={fleet.currency} />}
       {rows.length === 0 && unallocated > 0 && (
         <ul data-testid="unallocated">
-          <Row name={<a href={linkTo(route, "nodes")}>Nodes to remove or scale down: unallocated cost</a>}>
+          <Row name={<a href={linkToNodes(route)}>Nodes to remove or scale down: unallocated cost</a>}>
             {roundMoney(unallocated, fleet.currency)}
           </Row>
         </ul>
@@ -624,7 +635,7 @@ function ToRemove(props: { nodeHours: Promise<Settled<NodeHours | null>>; curren
         <Row
           key={`${node.cluster} ${node.node}`}
           name={
-            <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
+            <a href={linkToNodes(route, { node: node.node, cluster: node.cluster })} title={node.node}>
               Remove <Name>{shortNode(node.node)}</Name> in node pool <Name>{node.node_pool}</Name>:{" "}
               {counted(hours, "hour")} without pods
             </a>
@@ -637,7 +648,7 @@ function ToRemove(props: { nodeHours: Promise<Settled<NodeHours | null>>; curren
         <Row
           key={`${cluster} ${name}`}
           name={
-            <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
+            <a href={linkToNodes(route, { pool: name, cluster })}>
               Scale down node pool <Name>{name}</Name> in hours without pods: up to
             </a>
           }

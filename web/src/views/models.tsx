@@ -292,8 +292,12 @@ export function ModelStats(props: { row: ModelRow; currency: string; models?: re
         />
         <Stat
           name="Tokens per GPU-second"
-          value={tokenRate(row.tokens_per_gpu_second)}
-          note={`p50 ${tokenRate(row.tokens_per_gpu_second_p50)}, p95 ${tokenRate(row.tokens_per_gpu_second_p95)} of hours`}
+          value={areMixed(models) ? "by model" : tokenRate(row.tokens_per_gpu_second)}
+          note={
+            areMixed(models)
+              ? "embeddings process many more than models that generate them"
+              : `p50 ${tokenRate(row.tokens_per_gpu_second_p50)}, p95 ${tokenRate(row.tokens_per_gpu_second_p95)} of hours`
+          }
           testId="load"
         />
         {row.tokens_per_kwh !== null && (

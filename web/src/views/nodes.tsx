@@ -545,7 +545,7 @@ function Weekdays({ start, end }: { start: string; end: string }) {
   return (
     <p class="note" data-testid="weekdays">
       Amounts a month are those of {counted(count, "hour")} from {moment(start, zone)} to {moment(end, zone)}, as if
-      every day were like them. Other weekdays can differ:{" "}
+      every day were like them. Other weekdays can differ: see{" "}
       <a href={changed(route, { window: "7d", start: "", end: "" })}>all weekdays</a>. Recommendations in{" "}
       <a href={linkTo(route, "savings", "", { kind: "consolidate" })}>Savings</a> look at up to 30 days.
     </p>

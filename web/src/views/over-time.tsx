@@ -19,7 +19,7 @@ import {
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { AMOUNTS, amountTitle, partsOf } from "../identity";
 import { Section, Table } from "../parts";
-import { linkTo, type Route } from "../route";
+import { linkTo, linkToNodes, type Route } from "../route";
 import { align, type Buckets, bucketsOf, endOf, type Grain, isWhole, completeShare } from "../series";
 import { Gaps } from "./gaps";
 
@@ -47,7 +47,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows.map(knownParts));
   const parts = colored(partsOf([fleet.totals])).map((part) =>
-    part.key === "stranded_usd" || part.key === "unallocated_usd" ? { ...part, href: linkTo(route, "nodes") } : part,
+    part.key === "stranded_usd" || part.key === "unallocated_usd" ? { ...part, href: linkToNodes(route) } : part,
   );
   const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
   const tableRows = buckets.starts.map((start, index): TableRow => {

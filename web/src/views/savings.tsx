@@ -127,7 +127,7 @@ function Shown({ all, open }: ViewData) {
         <Stat
           name="Cost of added GPUs"
           value={roundMoney(isKnown ? costs.usd : null, currency)}
-          note="a month, where work waits for GPUs"
+          note="a month, where GPUs are full or work waits"
           testId="added"
         />
         <Stat
