@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpucost.core.metering.fraction_schedulers import HAMI
 from gpucost.core.pricing.list_price_table import HOURLY_PRICES
 from gpucost.settings_document import parse_settings
 from gpucost_cli.doctor.checks import CHECKS
@@ -182,8 +183,10 @@ def test_every_check_of_the_doctor_is_documented() -> None:
     names |= {"node label x", "namespace label x", "pod label x", "kube-state-metrics", "kube-state-metrics now"}
     assert len(names) > 40
     for name in names:
-        filled = name.replace("{KUBE_STATE_METRICS}", "kube-state-metrics").replace(
-            "pods of {name}", "pods of nvidia.com/gpu.shared"
+        filled = (
+            name.replace("{KUBE_STATE_METRICS}", "kube-state-metrics")
+            .replace("pods of {name}", "pods of nvidia.com/gpu.shared")
+            .replace("{scheduler.name}", HAMI.name)
         )
         example_of = re.sub(r"\{.*?\}", "x", filled)
         assert any(fnmatchcase(example_of, pattern) for pattern in patterns), f"{name} has no row"
