@@ -31,8 +31,13 @@ from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS, Target
 from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 from gpucost_cli.doctor.signals import Signal
 
+_OF_NVIDIA = "nvidia_com_"
 REQUESTED_RESOURCES = "|".join(
-    ("nvidia_com_.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS), *sorted(FRACTION_RESOURCES))
+    (
+        f"{_OF_NVIDIA}.+",
+        *(accelerator.resource_pattern for accelerator in ACCELERATORS),
+        *sorted(name for name in FRACTION_RESOURCES if not name.startswith(_OF_NVIDIA)),
+    )
 )
 """A regular expression of what pods request: GPUs, and parts of them."""
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
