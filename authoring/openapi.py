@@ -17,7 +17,7 @@ def _no_service() -> NoReturn:
 def openapi_text() -> str:
     """Render the document as it is committed."""
     app = build_app(Services(**dict.fromkeys(Services.__struct_fields__, _no_service)), OPENAPI_PATH.parent)
-    return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(openapi_document(app), indent=1, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
