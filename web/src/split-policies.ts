@@ -2,6 +2,7 @@
 
 import type { SplitPolicyRow } from "./api";
 import { DAY, type Figure, instant } from "./format";
+import type { Priced } from "./series";
 
 /** The longest period that the page compares: rating a large fleet's week with all policies takes a minute. */
 export const MOST_DAYS = 7;
@@ -18,14 +19,14 @@ export interface UnitCharges {
   charges: Readonly<Record<string, number | null>>;
 }
 
-export interface PolicySums {
+export interface PolicySums extends Priced {
   policy: string;
   isInForce: boolean;
   hours: number;
   /** Of the nodes, and of the part of it that CPU and memory bear; unknown if any hour's is. */
   nodeCost: Figure;
   hostCost: Figure;
-  /** What no business unit is charged for: the GPUs' part of the rest. */
+  /** What is not allocated of the GPUs' part: unallocated, stranded, unobserved and residual. */
   unallocatedCost: Figure;
   allocatedCost: Figure;
   notes: readonly string[];
@@ -47,6 +48,7 @@ export function policySums(rows: readonly SplitPolicyRow[]): PolicySums[] {
     const withHours = pages.filter(({ hours }) => hours > 0);
     const capacity = (key: keyof NonNullable<SplitPolicyRow["capacity"]>) =>
       total(withHours.map((page) => page.capacity?.[key]));
+    const units = pages.flatMap((page) => page.business_units);
     return {
       policy,
       isInForce: pages.some((page) => page.is_in_force),
@@ -56,7 +58,9 @@ export function policySums(rows: readonly SplitPolicyRow[]): PolicySums[] {
       unallocatedCost: total(
         (["unallocated_usd", "stranded_usd", "unobserved_usd", "residual_usd"] as const).map(capacity),
       ),
-      allocatedCost: total(pages.flatMap((page) => page.business_units.map((unit) => unit.allocated_usd))),
+      allocatedCost: total(units.map((unit) => unit.allocated_usd)),
+      allocated_gpu_hours: total(units.map((unit) => unit.allocated_gpu_hours)),
+      unpriced_gpu_hours: total(units.map((unit) => unit.unpriced_gpu_hours)),
       notes: [...new Set(pages.flatMap((page) => page.notes))],
     };
   });

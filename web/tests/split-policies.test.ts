@@ -7,7 +7,12 @@ const row = (policy: string, units: Record<string, number | null>, node: number 
     split_policy: policy,
     is_in_force: policy === "scad",
     hours: 2,
-    business_units: Object.entries(units).map(([unit, usd]) => ({ business_unit: unit, allocated_usd: usd })),
+    business_units: Object.entries(units).map(([unit, usd]) => ({
+      business_unit: unit,
+      allocated_usd: usd,
+      allocated_gpu_hours: 2,
+      unpriced_gpu_hours: usd === null ? 2 : 0,
+    })),
     capacity:
       node === null
         ? null
@@ -56,6 +61,8 @@ describe("charges under split policies", () => {
       hostCost: null,
       unallocatedCost: null,
       allocatedCost: null,
+      allocated_gpu_hours: 10,
+      unpriced_gpu_hours: 2,
       notes: ["no shape of x1"],
     });
     expect(datadog).toMatchObject({ hours: 4, nodeCost: 40, hostCost: 20, unallocatedCost: 6, allocatedCost: 15 });

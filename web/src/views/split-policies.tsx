@@ -4,7 +4,7 @@ import { fetchAll, fetchJson, ifAllowed, type SplitPoliciesResponse } from "../a
 import { figureColumn, nameColumn } from "../columns";
 import { counted, type Figure, moment, money, percent, ratio, roundMoney, signed } from "../format";
 import { useFetch, useRoute, useZone } from "../hooks";
-import { type Column, Empty, Help, Name, Section, SplitPolicy, Table, View } from "../parts";
+import { type Column, Empty, Help, Name, Section, SplitPolicy, Table, UnpricedNote, View } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import {
   comparedPeriod,
@@ -84,6 +84,7 @@ function Shown({ response, isCut }: ViewData) {
           {change.policy} and pays {roundMoney(change.from, currency)} now.
         </p>
       )}
+      <UnpricedNote totals={inForce} />
       <Section
         title="Cost of business units"
         aside={
@@ -187,7 +188,7 @@ function Parts({ policies, currency }: { policies: readonly PolicySums[]; curren
           nameColumn("policy", "Split policy", titleOf),
           part("node", "Node cost", (row) => row.nodeCost),
           part("allocated", "Business units", (row) => row.allocatedCost),
-          part("unallocated", "GPUs without pods", (row) => row.unallocatedCost),
+          part("unallocated", "Not allocated", (row) => row.unallocatedCost),
           part("host", "CPU and memory", (row) => row.hostCost),
         ]}
       />
