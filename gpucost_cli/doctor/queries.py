@@ -32,14 +32,15 @@ from gpucost_cli.doctor.setup import COLLECTOR_LABELS
 from gpucost_cli.doctor.signals import Signal
 
 _OF_NVIDIA = "nvidia_com_"
-REQUESTED_RESOURCES = "|".join(
-    (
-        f"{_OF_NVIDIA}.+",
-        *(accelerator.resource_pattern for accelerator in ACCELERATORS),
-        *sorted(name for name in FRACTION_RESOURCES if not name.startswith(_OF_NVIDIA)),
-    )
-)
-"""A regular expression of what pods request: GPUs, and parts of them."""
+
+
+def requested_resources(fraction_resources: Iterable[str]) -> str:
+    """Return a regular expression of what pods request: GPUs, and parts of them by a scheduler's resources."""
+    parts = sorted(name for name in fraction_resources if not name.startswith(_OF_NVIDIA))
+    return "|".join((f"{_OF_NVIDIA}.+", *(accelerator.resource_pattern for accelerator in ACCELERATORS), *parts))
+
+
+REQUESTED_RESOURCES = requested_resources(FRACTION_RESOURCES)
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 PHASE, NODE_INFO = "kube_pod_status_phase", "kube_node_info"
 COMPLETION = "kube_pod_completion_time"

@@ -17,7 +17,6 @@ from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.signals import SIGNALS, SUCCESSORS
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
-from gpucost_cli.doctor.queries import REQUESTED_RESOURCES
 from gpucost_cli.manifests import dashboard_metrics, series
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
@@ -339,7 +338,3 @@ def test_parts_of_gpus_are_not_counted_as_requested_gpus() -> None:
     for pattern in queries:
         assert re.fullmatch(pattern, "nvidia_com_gpu")
         assert not [name for name in FRACTION_RESOURCES if re.fullmatch(pattern, name)]
-
-
-def test_doctor_reads_the_requests_of_every_scheduler_of_fractions() -> None:
-    assert all(re.fullmatch(REQUESTED_RESOURCES, name) for name in FRACTION_RESOURCES)

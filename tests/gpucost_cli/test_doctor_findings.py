@@ -1,9 +1,12 @@
 """The doctor's findings are grouped by cause: each with one line to change, and with what follows from it."""
 
+import re
+
 from gpucost_cli.doctor import ClusterReport, render
 from gpucost_cli.doctor.checks import Check
 from gpucost_cli.doctor.checks.model import Severity
 from gpucost_cli.doctor.findings import group_by_cause
+from gpucost_cli.doctor.queries import requested_resources
 
 
 def check(
@@ -68,3 +71,9 @@ def test_table_shows_cause_consequences_and_line() -> None:
         "      - no zone",
         "    → flag",
     ]
+
+
+def test_requests_of_a_scheduler_of_another_domain_are_read() -> None:
+    pattern = requested_resources({"acme_com_gpu_cores", "nvidia_com_gpucores"})
+    assert all(re.fullmatch(pattern, name) for name in ("nvidia_com_gpu", "nvidia_com_gpucores", "acme_com_gpu_cores"))
+    assert not re.fullmatch(requested_resources({"nvidia_com_gpucores"}), "acme_com_gpu_cores")

@@ -16,11 +16,14 @@ from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import format_timestamp
+from gpucost.core.ledger import Manifest
+from gpucost.core.metering.usage import Usage
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.rollups import DAY
 from gpucost.features.split_policies.comparison import MAX_PAGE_PODS, PODS_PER_HOUR, SplitComparer
 from gpucost.reports.parameters import QueryParameters
 from gpucost.runtime.environment import Environment
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
 from gpucost_cli import hours_commands
 from gpucost_devstack.template import REPOSITORY
@@ -80,6 +83,17 @@ def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * HOUR_LENGTH) == before
 
 
+def test_hour_whose_usage_has_expired_is_skipped(system: System) -> None:
+    class ExpiredUsage(Ledger):
+        def usage(self, manifest: Manifest) -> Usage | None:
+            return None if manifest.hour == HOUR + HOUR_LENGTH else super().usage(manifest)
+
+    system.attribute(hours=3, version=2)
+    split_comparer = SplitComparer(system.store, ExpiredUsage(system.table), system.pricer, lambda: NOW)
+    sums = split_comparer.compare(["demo"], HOUR, HOUR + 3 * HOUR_LENGTH)
+    assert {of_policy.hour_count for of_policy in sums} == {2}
+
+
 def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> None:
     system.metrics.instance_type = "x9.unheard-of"
     system.attribute(hours=1, version=2)
@@ -111,6 +125,7 @@ def test_pages_add_up_to_the_period(system: System) -> None:
     assert (whole.cursor, whole.in_force, {sums.hour_count for sums in whole.policies}) == (None, "own", {5})
     pages = [comparer(system, max_page_pods=2 * (PODS_PER_HOUR + 1)).page(period, scope=FULL_ACCESS)]
     while pages[-1].cursor is not None:
+        assert len(pages) < 5
         following = replace(period, cursor=pages[-1].cursor)
         pages.append(comparer(system, max_page_pods=2 * (PODS_PER_HOUR + 1)).page(following, scope=FULL_ACCESS))
     assert [page.policies[0].hour_count for page in pages] == [2, 2, 1], "an hour has one pod"
