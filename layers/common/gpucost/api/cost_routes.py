@@ -11,7 +11,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.core.query.dimensions import DIMENSIONS, LINE_DIMENSIONS
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
+from gpucost.http.pagination import csv_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport
@@ -77,14 +77,13 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         report = service().costs(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
             return csv_page(*schemas.costs_table(report), report.cursor_after, "costs.csv", report.period)
-        page = fill_page(cost_rows_json(report), report.cursor_after)
         shape = json_page if format == "json" else json_lines_page
         query = report.query
         before = schemas.fields_before_rows(
             report, granularity=query.granularity, group_by=query.group_by, idle=query.idle
         )
         after = schemas.page_fields_after_rows(report, filtered_out=schemas.filtered_out_figures(report))
-        return shape(before, page, after)
+        return shape(before, cost_rows_json(report), report.cursor_after, after)
 
     @app.get(
         "/v1/business-units",
@@ -154,9 +153,10 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             start=start, end=end, window=window, cluster=cluster, sort=sort, limit=limit, cursor=cursor
         )
         report = service().workloads(name, query_parameters, scope=scope_of_caller(app))
-        page = fill_page((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), report.cursor_after)
+        rows = (dumps_row({**row.group, **row.costs.figures()}) for row in report.rows)
         before = {"business_unit": name, **schemas.fields_before_rows(report)}
-        return json_page(before, page, schemas.page_fields_after_rows(report, totals=schemas.cost_totals(report)))
+        after = schemas.page_fields_after_rows(report, totals=schemas.cost_totals(report))
+        return json_page(before, rows, report.cursor_after, after)
 
     @app.get(
         "/v1/business-units/<name>/trend",
@@ -203,8 +203,9 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             start=start, end=end, window=window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
         report, top_wasters = service().waste(query_parameters, scope=scope_of_caller(app))
-        page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), report.cursor_after)
-        return json_page(schemas.fields_before_rows(report), page, schemas.page_fields_after_rows(report))
+        rows = map(dumps_row, map(schemas.top_waster_row, top_wasters))
+        after = schemas.page_fields_after_rows(report)
+        return json_page(schemas.fields_before_rows(report), rows, report.cursor_after, after)
 
 
 _FIGURES_TEMPLATE = figures_template(Costs.names())

@@ -14,7 +14,7 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.query.periods import Granularity, Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.pagination import fill_page, json_page
+from gpucost.http.pagination import json_page
 from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import FleetTotals, Instant, NextCursor, PeriodResponse, period_fields, totals_fields
 from gpucost.reports.lines import DEFAULT_LINES, LINE_FILTERS
@@ -136,7 +136,7 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         )
         period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
         rows = (dumps_row(_line_fields(*row)) for row in lines_page.rows)
-        return json_page(period_fields(period), fill_page(rows, lines_page.cursor_after), {})
+        return json_page(period_fields(period), rows, lines_page.cursor_after, {})
 
 
 def _fleet_period(period: Period, totals: Totals) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.pagination import fill_page, json_page
+from gpucost.http.pagination import json_page
 from gpucost.http.responses import describe_ok_response, describe_responses, json_response
 from gpucost.reports.nodes import DEFAULT_NODES
 from gpucost.reports.parameters import QueryParameters
@@ -46,8 +46,9 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
             start=start, end=end, window=window, cluster=cluster, limit=limit, cursor=cursor
         )
         period, hours_page, coverage = service().hours(query_parameters, scope=scope_of_caller(app))
-        page = fill_page((dumps_row(schemas.hour_fields(row)) for row in hours_page.rows), hours_page.cursor_after)
-        return json_page(schemas.period_fields(period), page, {"coverage": schemas.coverage_fields(coverage)})
+        rows = (dumps_row(schemas.hour_fields(row)) for row in hours_page.rows)
+        after = {"coverage": schemas.coverage_fields(coverage)}
+        return json_page(schemas.period_fields(period), rows, hours_page.cursor_after, after)
 
     @app.get(
         "/v1/nodes",
@@ -72,8 +73,8 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
             QueryParameters(start=start, end=end, window=window, cluster=cluster, limit=limit, cursor=cursor),
             scope=scope_of_caller(app),
         )
-        page = fill_page(map(price_and_node_schemas.node_row_json, node_page.rows), node_page.cursor_after)
-        return json_page(schemas.period_fields(period), page, {})
+        rows = map(price_and_node_schemas.node_row_json, node_page.rows)
+        return json_page(schemas.period_fields(period), rows, node_page.cursor_after, {})
 
     @app.get(
         "/v1/restatements",
@@ -100,7 +101,7 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
             scope=scope_of_caller(app),
         )
         rows = (dumps_row(price_and_node_schemas.restatement_fields(row)) for row in restatements_page.rows)
-        return json_page(schemas.period_fields(period), fill_page(rows, restatements_page.cursor_after), {})
+        return json_page(schemas.period_fields(period), rows, restatements_page.cursor_after, {})
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_health_responses())
     @open_to("public")

@@ -13,7 +13,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.pagination import csv_page, fill_page, json_lines_page, json_page
+from gpucost.http.pagination import csv_page, json_lines_page, json_page
 from gpucost.http.responses import describe_responses
 from gpucost.http.schemas import (
     Amount,
@@ -144,7 +144,6 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         rows = (
             dumps_row({"start": row.start, "end": row.end, "group": row.group, **row.figures}) for row in report.rows
         )
-        page = fill_page(rows, report.cursor_after)
         before = {
             **period_fields(report.period),
             "granularity": report.query.granularity,
@@ -159,8 +158,8 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
             "hours_with_servers": report.hours_with_servers,
         }
         if format == "json":
-            return json_page(before, page, after)
-        return json_lines_page(before, page, after, "inference.jsonl")
+            return json_page(before, rows, report.cursor_after, after)
+        return json_lines_page(before, rows, report.cursor_after, after, "inference.jsonl")
 
 
 def _table(report: InferenceReport) -> tuple[list[str], list[list[Any]]]:

@@ -5,7 +5,6 @@ from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler import Response
-from msgspec import Struct
 
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.http.problems import SECURITY_HEADERS
@@ -17,20 +16,41 @@ DEFAULT_WINDOW_HEADER = "X-Default-Window"
 NEXT_CURSOR_HEADER = "X-Next-Cursor"
 
 
-class EncodedPage(Struct, frozen=True):
-    """The rows of a page as JSON texts, and the cursor of the next page."""
-
-    rows: list[str]
-    cursor: str | None
-
-
-def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> EncodedPage:
-    """Take as many rows as fit into one response, at least one.
+def json_page(
+    fields_before: dict[str, Any],
+    rows: Iterable[str],
+    cursor_after: Callable[[int], str | None],
+    fields_after: dict[str, Any],
+) -> Response[str]:
+    """Return one JSON object: the fields before the rows, as many rows as fit, and the fields after them.
 
     Args:
         rows: JSON texts of the rows.
         cursor_after: returns the cursor of the next page if this page has that many rows; None after the last row.
     """
+    page_rows = _rows_that_fit(rows)
+    end = dumps({**fields_after, "cursor": cursor_after(len(page_rows))})
+    body = f'{dumps(fields_before)[:-1]}, "rows": [{", ".join(page_rows)}], {end[1:]}'
+    return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
+
+
+def json_lines_page(
+    fields_before: dict[str, Any],
+    rows: Iterable[str],
+    cursor_after: Callable[[int], str | None],
+    fields_after: dict[str, Any],
+    filename: str = "costs.jsonl",
+) -> Response[str]:
+    """Return JSON Lines: first the response of `json_page` without rows, then one line per row."""
+    page_rows = _rows_that_fit(rows)
+    cursor = cursor_after(len(page_rows))
+    first = dumps({**fields_before, **fields_after, "cursor": cursor})
+    body = "\n".join([first, *page_rows]) + "\n"
+    return Response(HTTPStatus.OK, "application/jsonl", body, headers=_download_headers(cursor, filename))
+
+
+def _rows_that_fit(rows: Iterable[str]) -> list[str]:
+    """Take as many rows as fit into one response, at least one."""
     page_rows: list[str] = []
     size = 0
     for text in rows:
@@ -38,23 +58,7 @@ def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) ->
         if page_rows and size > MAX_PAGE_BYTES:
             break
         page_rows.append(text)
-    return EncodedPage(page_rows, cursor_after(len(page_rows)))
-
-
-def json_page(fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any]) -> Response[str]:
-    """Return one JSON object: the fields before the rows, the rows, and the fields after them."""
-    end = dumps({**fields_after, "cursor": page.cursor})
-    body = f'{dumps(fields_before)[:-1]}, "rows": [{", ".join(page.rows)}], {end[1:]}'
-    return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
-
-
-def json_lines_page(
-    fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any], filename: str = "costs.jsonl"
-) -> Response[str]:
-    """Return JSON Lines: first the response without rows, then one line per row."""
-    first = dumps({**fields_before, **fields_after, "cursor": page.cursor})
-    body = "\n".join([first, *page.rows]) + "\n"
-    return Response(HTTPStatus.OK, "application/jsonl", body, headers=_download_headers(page.cursor, filename))
+    return page_rows
 
 
 def csv_page(
