@@ -1,5 +1,6 @@
 """The price book: which price of which source applies to a node at a time."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -16,7 +17,7 @@ from gpucost.core.pricing.prices import (
     PriceBook,
     PriceSource,
     PriceUnit,
-    SourceQuote,
+    QuotedPiece,
     attributes_of_node,
 )
 
@@ -50,8 +51,8 @@ def hourly(*prices: Price, source: PriceSource = "rates", discounts: tuple[Disco
     return None if quote is None else str(mean(quote))
 
 
-def mean(quote: SourceQuote) -> Fraction:
-    return sum((rate * piece.length for piece, rate, _ in quote.pieces), Fraction(0)) / HOUR_MS
+def mean(quote: Sequence[QuotedPiece]) -> Fraction:
+    return sum((piece.hourly_price * piece.time.length for piece in quote), Fraction(0)) / HOUR_MS
 
 
 def test_price_applies_to_nodes_that_match_all_its_facts() -> None:
@@ -150,13 +151,13 @@ def test_currencies_are_never_mixed() -> None:
     assert hourly(*both) is None
     quote = PriceBook([price("7", currency="CNY")]).quote("rates", FACTS, TIME)
     assert quote is not None
-    assert quote.currency == "CNY"
+    assert [piece.currency for piece in quote] == ["CNY"]
 
 
 def test_prices_per_gpu_and_per_node_are_distinguished() -> None:
     quote = PriceBook([price("3", unit="gpu-hour", end=at(30)), price("30", start=at(30))]).quote("rates", FACTS, TIME)
     assert quote is not None
-    assert [(rate, per_gpu) for _, rate, per_gpu in quote.pieces] == [(Fraction(3), True), (Fraction(30), False)]
+    assert [(piece.hourly_price, piece.is_per_gpu) for piece in quote] == [(Fraction(3), True), (Fraction(30), False)]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from gpucost.core.pricing.prices import (
     Price,
     PriceBook,
     PriceSource,
-    SourceQuote,
+    QuotedPiece,
     attributes_of_node,
 )
 
@@ -124,12 +124,12 @@ class Pricing(Struct, frozen=True):
             quote = self.book.quote(source, facts, paid)
             if quote is None:
                 continue
-            if quote.currency != self.currency:
-                other_currencies.append(f"{source} has a price in {quote.currency}")
+            if quote[0].currency != self.currency:
+                other_currencies.append(f"{source} has a price in {quote[0].currency}")
                 continue
 
             # The price, with notes on the sources that it stands in for, and on a fee that is in no sum.
-            price = self._cost_from_quote(node, quote, gpus, fee)
+            price = self._cost_from_quote(node, source, quote, gpus, fee)
             if isinstance(price, Unpriced):
                 return price
             notes = (
@@ -236,26 +236,27 @@ class Pricing(Struct, frozen=True):
         return price if isinstance(price, Unpriced) else replace(price, is_final=rate.is_final)
 
     def _cost_from_quote(
-        self, node: GpuNode, quote: SourceQuote, gpus: Fraction, fee: BilledHour | None
+        self, node: GpuNode, source: PriceSource, quote: Sequence[QuotedPiece], gpus: Fraction, fee: BilledHour | None
     ) -> NodeCost | Unpriced:
-        of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
-        of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
-        fee = fee if fee and self._includes_fee(quote.source, fee) else None
+        prices = [(piece.hourly_price * piece.time.length, piece.is_per_gpu) for piece in quote]
+        of_gpus = sum((price * gpus for price, per_gpu in prices if per_gpu), Fraction(0))
+        of_node = sum((price for price, per_gpu in prices if not per_gpu), Fraction(0))
+        fee = fee if fee and self._includes_fee(source, fee) else None
         if fee:
             of_node += Fraction(fee.amount * HOUR_MS, SCALE)
-        split = self._split_cost(node, quote.source, of_node / HOUR_MS) if of_node else None
+        split = self._split_cost(node, source, of_node / HOUR_MS) if of_node else None
         if isinstance(split, Unpriced):
             return split
         is_closed = self.bill is not None and self.bill.is_final
-        waits = "cur" in self.sources and self.sources.index("cur") < self.sources.index(quote.source) and not is_closed
+        waits = "cur" in self.sources and self.sources.index("cur") < self.sources.index(source) and not is_closed
         return NodeCost(
-            source=quote.source,
+            source=source,
             # A price per GPU-hour leaves nothing to split.
             split_policy=split.split_policy if split else self.split_policy.name if not of_gpus else "gpu-bears-all",
             gpus_cost=of_gpus / HOUR_MS + (split.gpus_cost if split else 0),
             host_cost=split.host_cost if split else Fraction(0),
             is_final=not waits
-            and not self._stands_in_for_spot_price(node.capacity_type, quote.source)
+            and not self._stands_in_for_spot_price(node.capacity_type, source)
             and (fee is None or fee.is_final),
             is_per_gpu=split is None,
         )

@@ -117,14 +117,7 @@ class QuotedPiece(NamedTuple):
     hourly_price: Fraction
     is_per_gpu: bool
     """Whether the price is that of one GPU; otherwise it is that of the node."""
-
-
-class SourceQuote(Struct, frozen=True):
-    """One source's price for a node's time, in pieces of time. `Pricing` chooses among the quotes of all sources."""
-
-    source: PriceSource
     currency: str
-    pieces: tuple[QuotedPiece, ...]
 
 
 def attributes_of_node(node: "GpuNode", cluster: str) -> dict[str, str]:
@@ -180,7 +173,7 @@ class PriceBook:
         self._exact: dict[str, dict[tuple[str, ...], dict[tuple[str, ...], list[Price]]]] = {}
         self._patterns: dict[str, list[Price]] = {}
         self._discounts = discounts
-        self._quotes: dict[tuple[PriceSource, IntervalMs, tuple[str, ...]], SourceQuote | None] = {}
+        self._quotes: dict[tuple[PriceSource, IntervalMs, tuple[str, ...]], list[QuotedPiece] | None] = {}
         needed = {name for discount in discounts for name in discount.applies_to}
         for price in prices:
             names = tuple(sorted(price.applies_to))
@@ -192,43 +185,38 @@ class PriceBook:
                 self._exact.setdefault(price.source, {}).setdefault(names, {}).setdefault(values, []).append(price)
         self._needed_facts = tuple(needed)
 
-    def quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
-        """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
+    def quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> list[QuotedPiece] | None:
+        """Return a source's price for a node's time in pieces; None if it is incomplete or in several currencies."""
         # Nodes that differ only in facts that no price depends on, such as the node's name, have the same quote.
         key = source, time, tuple([facts.get(name, "") for name in self._needed_facts])
         if key not in self._quotes:
             self._quotes[key] = self._new_quote(source, facts, time)
         return self._quotes[key]
 
-    def _new_quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> SourceQuote | None:
+    def _new_quote(self, source: PriceSource, facts: Mapping[str, str], time: IntervalMs) -> list[QuotedPiece] | None:
         candidates = self._candidates(source, facts)
         if not candidates:
             return None
         pieces: list[QuotedPiece] = []
-        currencies = set()
         for piece, prices in _in_force(candidates, time):
             parts = next(filter(None, (self._priced_pieces(price, facts, piece) for price in prices)), None)
             if parts is None:
                 return None
-            for part, rate, per_gpu, currency in parts:
-                currencies.add(currency)
+            for part in parts:
                 pieces += [
-                    QuotedPiece(cut, rate * factor, per_gpu) for cut, factor in self._discounted(source, facts, part)
+                    QuotedPiece(cut, part.hourly_price * factor, part.is_per_gpu, part.currency)
+                    for cut, factor in self._discounted(source, facts, part.time)
                 ]
-        return SourceQuote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
+        return pieces if len({piece.currency for piece in pieces}) == 1 else None
 
-    def _priced_pieces(
-        self, price: Price, facts: Mapping[str, str], time: IntervalMs
-    ) -> list[tuple[IntervalMs, Fraction, bool, str]] | None:
+    def _priced_pieces(self, price: Price, facts: Mapping[str, str], time: IntervalMs) -> list[QuotedPiece] | None:
         """Return a price in pieces of time; None for a factor on an on-demand price that is missing."""
         if price.unit != "of-on-demand":
-            return [(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
+            return [QuotedPiece(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
         listed = next(filter(None, (self.quote(source, facts, time) for source in LIST_PRICE_SOURCES)), None)
         if listed is None:
             return None
-        return [
-            (part, rate * Fraction(price.amount), per_gpu, listed.currency) for part, rate, per_gpu in listed.pieces
-        ]
+        return [piece._replace(hourly_price=piece.hourly_price * Fraction(price.amount)) for piece in listed]
 
     def _candidates(self, source: PriceSource, facts: Mapping[str, str]) -> list[Price]:
         candidates = [price for price in self._patterns.get(source, ()) if _matches(price.applies_to, facts)]
