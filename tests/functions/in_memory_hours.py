@@ -6,7 +6,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals, split
-from gpucost.core.compact_lines import Holder
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Coverage, Line, ModelHour, NodeHour, Status
 from gpucost.core.hours import floor_day
@@ -98,10 +97,6 @@ class InMemoryHours:
         ]
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
-        """The nodes below have no pods."""
-        return []
-
-    def holders_of(self, manifest: Manifest) -> list[Holder]:
         """The nodes below have no pods."""
         return []
 

@@ -22,7 +22,6 @@ MANIFEST = Manifest("east", START, "complete", 1, "run", 1, Coverage(Decimal(1),
 @pytest.mark.parametrize(
     "read",
     [
-        lambda hours: hours.holders_of(MANIFEST),
         lambda hours: hours.nodes_and_charges_of(MANIFEST),
         lambda hours: hours.nodes_and_charges("east", START),
         lambda hours: [*hours.all_nodes("east", START, START + HOUR)],

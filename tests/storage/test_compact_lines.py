@@ -1,8 +1,7 @@
-"""Recommendations and reports on nodes read the same lines as reports on costs."""
+"""Recommendations read the same lines as reports on costs."""
 
-from gpucost.core.compact_lines import Holder
 from gpucost.storage import compressed_documents
-from gpucost.storage.line_items import line_items, read_compact_lines, read_holders, read_line_items
+from gpucost.storage.line_items import line_items, read_compact_lines, read_line_items
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount, compact_line_of
 
@@ -26,15 +25,11 @@ def test_compact_lines_are_those_of_the_stored_lines() -> None:
     )
 
 
-def test_holders_are_those_of_the_stored_lines() -> None:
-    for written in (LINES, LINES[:1]):
-        stored = read_holders(line_items("pk", "1-a#unit", written, 2**31))
-        assert stored == [Holder(*(getattr(line, name) for name in Holder.__struct_fields__)) for line in written]
-
-
 def test_single_line_is_stored_as_single_cells() -> None:
     for line in LINES:
-        assert read_compact_lines(line_items("pk", "1-a#unit", [line], 2**31)) == [compact_line_of(line)]
+        items = line_items("pk", "1-a#unit", [line], 2**31)
+        assert read_line_items(items) == [line]
+        assert read_compact_lines(items) == [compact_line_of(line)]
 
 
 def test_claims_are_stored_only_where_there_are_any() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from gpucost.core.amounts import CapacityCosts
-from gpucost.core.compact_lines import Holder
-from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, NodeHour
+from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, Line, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.http.schemas import (
@@ -61,7 +60,7 @@ class PricesResponse(ResponseModel):
     cursor: NextCursor
 
 
-_HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Holder.__struct_fields__)
+_HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name != "used_beyond_allocation_gpu_hours")
 
 
 class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_gpu_hours",)):
@@ -227,7 +226,7 @@ _NODE_FIELDS = tuple(
 _SUMS_OF_HOLDERS = ("effective_usd", "waste_usd", "unmeasured_usd")
 _NODE_FIGURES_TEMPLATE = figures_template(("billed_usd", "allocated_usd", *_SUMS_OF_HOLDERS, *CapacityCosts.names()))
 _summed_amounts = attrgetter(*_SUMS_OF_HOLDERS)
-_holder_json: Callable[[Holder], str] = row_writer(
+_holder_json: Callable[[Line], str] = row_writer(
     {
         name: fixed_point_text if name in _HOLDER_AMOUNTS else value_writer(field.annotation)
         for name, field in HolderModel.model_fields.items()
@@ -235,7 +234,7 @@ _holder_json: Callable[[Holder], str] = row_writer(
 )
 
 
-def _sums_of_holders(holders: Sequence[Holder] | None) -> list[int | None]:
+def _sums_of_holders(holders: Sequence[Line] | None) -> list[int | None]:
     """Sum the holders' effective, waste and unmeasured costs; None if the holders or the price are unknown."""
     if holders is None:
         return [None] * len(_SUMS_OF_HOLDERS)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from gpucost.core.compact_lines import Holder
 from gpucost.core.errors import ParameterError
-from gpucost.core.hour_record import ClusterCharge, NodeHour
+from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
 from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
@@ -26,7 +25,7 @@ class NodeRow(Struct, frozen=True):
     manifest: Manifest
     """Its hour."""
     node_or_charge: NodeHour | ClusterCharge
-    holders: Sequence[Holder] | None = ()
+    holders: Sequence[Line] | None = ()
     """Lines on the node; None if another node had the same name in that hour, because lines name only the node."""
 
 
@@ -65,9 +64,9 @@ class NodeReports:
         nodes, charges = self._ledger.nodes_and_charges_of(manifest)
         if not nodes and not charges:
             return []
-        holders: dict[str, list[Holder]] = {}
-        for holder in self._ledger.holders_of(manifest):
-            holders.setdefault(holder.node, []).append(holder)
+        holders: dict[str, list[Line]] = {}
+        for line in self._ledger.lines_of(manifest):
+            holders.setdefault(line.node, []).append(line)
         name_counts = Counter(node.node for node in nodes)
         rows: list[NodeRow] = []
         for node in nodes:

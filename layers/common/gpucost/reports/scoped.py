@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.compact_lines import Holder
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import AccessDeniedError
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
@@ -82,9 +81,6 @@ class _ScopedHours(Struct, frozen=True):
         return [
             line for unit in sorted(self.scope.business_units or ()) for line in self.ledger.lines_of(manifest, unit)
         ]
-
-    def holders_of(self, manifest: Manifest) -> list[Holder]:
-        _deny_fleet_report()
 
     def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
         return {

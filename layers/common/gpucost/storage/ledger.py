@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
-from gpucost.core.compact_lines import CompactLine, Holder
+from gpucost.core.compact_lines import CompactLine
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
@@ -46,7 +46,7 @@ from gpucost.storage import compressed_documents, keys
 from gpucost.storage.conditions import Between, StartsWith
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
-from gpucost.storage.line_items import IncompleteLinesError, read_compact_lines, read_holders, read_line_items
+from gpucost.storage.line_items import IncompleteLinesError, read_compact_lines, read_line_items
 from gpucost.storage.manifests import read_manifest
 from gpucost.storage.ports import Table
 from gpucost.storage.table import Item, check_schema_version
@@ -245,11 +245,6 @@ class Ledger:
         lines = self._read_lines(manifest, start, read_line_items)
         return lines if all(_is_plausible(line, MAX_FIXED_POINT) for line in lines) else []
 
-    def holders_of(self, manifest: Manifest) -> list[Holder]:
-        """Return a version's lines in the form that reports on nodes read; none if any amount is implausibly large."""
-        holders = self._read_lines(manifest, f"{manifest.run_id}#", read_holders)
-        return holders if all(_is_plausible(holder, MAX_FIXED_POINT) for holder in holders) else []
-
     def compact_lines_of(self, manifest: Manifest) -> list[CompactLine]:
         """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
         lines = self._read_lines(manifest, f"{manifest.run_id}#", read_compact_lines)
@@ -434,7 +429,7 @@ def _with_figures(manifests: Sequence[Manifest]) -> list[Manifest]:
     return [manifest for manifest in manifests if manifest.status != "incomplete"]
 
 
-def _is_plausible(line: Line | Holder | CompactLine, limit: Decimal | int) -> bool:
+def _is_plausible(line: Line | CompactLine, limit: Decimal | int) -> bool:
     return abs(line.allocated_gpu_hours) <= limit and abs(line.allocated_usd or 0) <= limit
 
 

@@ -8,7 +8,6 @@ from msgspec import Struct, field
 from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
-from gpucost.core.compact_lines import Holder
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
@@ -168,10 +167,6 @@ class PublishedHours(Protocol):
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """Return a version's lines, all or one business unit's."""
-        ...
-
-    def holders_of(self, manifest: Manifest) -> list[Holder]:
-        """Return a version's lines with fewer fields."""
         ...
 
     def models_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[ModelHour, ...]]:
