@@ -41,11 +41,11 @@ fix: setup ## correct what a machine can: imports, format, generated files
 
 unit: ## the tests that need only Python packages, a minute
 	@scripts/setup.sh unit
-	$(BIN)/python -m pytest --ring unit -n 2 --dist loadfile
+	$(BIN)/python -m pytest --ring unit -n 3 --dist loadfile
 
 test: check ## everything that CI runs
 	npm --prefix web run --silent test
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 compat: ## the system scenarios on Prometheus 2 and 3 and VictoriaMetrics, half an hour (ONLY=victoria for one)
 	@scripts/setup.sh test

@@ -65,4 +65,4 @@ def environment(start: datetime) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]))
+    sys.exit(main(sys.argv[1:] or ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]))

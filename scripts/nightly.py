@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTEST = ("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+PYTEST = ("pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 CASES = tuple(
     f"tests/{name}"
     for name in ("contract", "core", "features", "functions", "pipeline", "reports", "sources", "storage")

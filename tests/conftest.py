@@ -36,20 +36,20 @@ pytest_plugins = ("tests.rings",)
 FILES_WITH_DEMO = ("tests/browser/test_page.py", "tests/system/test_demo.py")
 """They share a demo, so one worker runs them, in this order: the last one changes the demo's settings and hours."""
 BROWSER = "tests/browser/"
-"""Its files share a browser, so the same worker runs them, before those with the demo."""
+"""Its other files share a browser, so one worker runs them."""
 FILES_WITH_FLEET = (
     *(f"tests/system/test_{name}.py" for name in ("fleet", "fleet_labels", "fleet_racks", "fleet_units")),
     "tests/system/test_doctor_fleet.py",
 )
 """They share a Prometheus, so one worker runs them."""
-LONGEST_FILES = (*FILES_WITH_DEMO, "tests/system/test_fleet.py", "tests/golden/test_golden_answers.py")
-"""They begin first. Otherwise one worker would run one of them at the end, and the other would have nothing to do."""
+LONGEST = (FILES_WITH_DEMO[0], BROWSER, FILES_WITH_FLEET[0], "tests/golden/test_golden_answers.py")
+"""They begin first. Otherwise one worker would run one of them at the end, and the others would have nothing to do."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the longest files first, or all files in a random order. Those that share a demo keep theirs."""
-    ranks = {file: rank for rank, file in enumerate(LONGEST_FILES)}
-    items.sort(key=lambda test: (not test.nodeid.startswith(BROWSER), ranks.get(_file(test.nodeid), len(ranks))))
+    ranks = {scope: rank for rank, scope in enumerate(LONGEST)}
+    items.sort(key=lambda test: ranks.get(_scope(test.nodeid), len(ranks)))
     if (seed := config.getoption("order")) is not None:
         scopes = list(dict.fromkeys(_scope(test.nodeid) for test in items))
         Random(seed).shuffle(scopes)
@@ -82,14 +82,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _scope(nodeid: str) -> str:
-    file = _file(nodeid)
-    if file.startswith(BROWSER):
-        return FILES_WITH_DEMO[0]
-    return next((files[0] for files in (FILES_WITH_DEMO, FILES_WITH_FLEET) if file in files), file)
-
-
-def _file(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
+    file = nodeid.partition("::")[0]
+    for files in (FILES_WITH_DEMO, FILES_WITH_FLEET):
+        if file in files:
+            return files[0]
+    return BROWSER if file.startswith(BROWSER) else file
 
 
 class DynamoTable(NamedTuple):

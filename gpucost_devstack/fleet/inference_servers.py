@@ -168,9 +168,8 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
                     of_model[server.consumer_label] = consumer
                 if not metric_is_kept(server, kind):
                     continue
-                counts = [
-                    (at, sum(load.served(kind, (start, minutes[at])) for load in loads)) for at, start in starts.items()
-                ]
+                before = {start: _served_until(loads, kind, start) for start in {*starts.values()}}
+                counts = [(at, _served_until(loads, kind, minutes[at]) - before[start]) for at, start in starts.items()]
                 for metric, labels, part in metrics:
                     is_late = server.kind in _APPEARS_WITH_FIRST_REQUEST and metric not in _EXISTS_BEFORE
                     exists_at_once = not (is_late or consumer)
@@ -200,6 +199,11 @@ def _process_starts(scenario: Scenario, server: InferenceServer, scraping: Scrap
     return {at: process[0] for at, process in processes.items() if process}
 
 
+def _served_until(loads: Sequence[ModelLoad], kind: str, minute: Minutes) -> Fraction | int:
+    """What all loads have served until a time."""
+    return sum(load.served_until(kind, minute) for load in loads)
+
+
 def load_series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """Times in the queue and batch sizes of all servers."""
     for server, scraping in targets(scenario):
@@ -208,14 +212,15 @@ def load_series(scenario: Scenario) -> Iterator[SimulatedSeries]:
         for model in dict.fromkeys(load.model for load in server.loads):
             loads = [load for load in server.loads if load.model == model]
             of_model = {_MODEL_LABELS[server.kind]: model} if server.kind in _MODEL_LABELS else {}
-            figures: dict[str, list[tuple[int, Fraction]]] = {"requests": [], "waited": [], "running": []}
+            figures: dict[str, list[tuple[int, Fraction | int]]] = {"requests": [], "waited": [], "running": []}
+            before = {start: _served_until(loads, "requests", start) for start in {*starts.values()}}
             for at, start in starts.items():
                 minute = _minute(at)
-                requests = sum((Fraction(load.served("requests", (start, minute))) for load in loads), Fraction(0))
-                last = sum((Fraction(load.served("requests", (minute - 1, minute))) for load in loads), Fraction(0))
+                until = _served_until(loads, "requests", minute)
+                requests = until - before[start]
                 figures["requests"].append((at, requests))
                 figures["waited"].append((at, requests * QUEUE_SECONDS_PER_REQUEST))
-                figures["running"].append((at, last))
+                figures["running"].append((at, until - _served_until(loads, "requests", minute - 1)))
             for metric, labels, kind, factor in _LOADS.get(server.kind, ()):
                 is_late = server.kind in _APPEARS_WITH_FIRST_REQUEST
                 samples = [

@@ -315,9 +315,9 @@ class ModelLoad:
 
     def served(self, kind: str, time: Interval) -> Fraction | int:
         """What is served in an interval."""
-        return self._served_until(kind, time[1]) - self._served_until(kind, time[0])
+        return self.served_until(kind, time[1]) - self.served_until(kind, time[0])
 
-    def _served_until(self, kind: str, minute: Minutes) -> Fraction | int:
+    def served_until(self, kind: str, minute: Minutes) -> Fraction | int:
         """What is served from the first step until a time."""
         number = bisect_right(self._starts, minute) - 1
         if number < 0:

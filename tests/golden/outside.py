@@ -53,6 +53,8 @@ class Outside(ThreadingHTTPServer):
                         "data": {"version": "2.42.0", "branch": "HEAD", "goVersion": "go1.20"},
                     }
                     return 200, "application/json", json.dumps(build)
+                if method == "GET":
+                    return 404, "text/plain", "not found"
                 status, answer = self.metrics.answer("/".join(path), body)
                 return status, "application/json", json.dumps(answer)
             case ["aws", service, *_]:

@@ -115,7 +115,7 @@ def inference_server(
     Its counters begin at 0 when the pod starts, which may be before the period.
     """
     begin = int(pod.bound_at + period.start) // HOUR * HOUR
-    hours = range(begin, min(period.end, int(pod.deleted_at + period.start)), HOUR)
+    uses = {at: use(at) for at in range(begin, min(period.end, int(pod.deleted_at + period.start)), HOUR)}
     address = f"10.{'.'.join(str(int(256 * draw('address', pod.id, part))) for part in range(3))}:8000"
     return InferenceServer(
         pod,
@@ -124,8 +124,8 @@ def inference_server(
             ModelLoad(
                 model,
                 [
-                    (at - period.start, {kind: round(rate * use(at) * part / 100) for kind, rate in rates.items()})
-                    for at in hours
+                    (at - period.start, {kind: round(rate * used * part / 100) for kind, rate in rates.items()})
+                    for at, used in uses.items()
                 ],
                 consumer,
                 unit,
