@@ -54,7 +54,7 @@ def heat(page: Page) -> Any:
 
 def test_heat_map_of_200_units_over_35_days_is_paged(visit: Callable[..., Page]) -> None:
     fleet = large()
-    page = visit(fleet, "&zone=utc")
+    page = visit(fleet, "&zone=utc&grain=hour")
     settled(page)
     heat_map_page, readout = page.get_by_test_id("heat-page"), page.locator(".grid .readout")
     expect(heat_map_page).to_have_text("1 to 20 of 200, most waste first")

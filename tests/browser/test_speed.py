@@ -67,7 +67,7 @@ def visit(tabs: Tabs) -> Callable[..., Page]:
     [
         ("explore", "&grain=hour", "explore"),
         ("explore", "&grain=hour&compare=1&measure=waste_usd", "explore"),
-        ("overview", "", "units"),
+        ("overview", "&grain=hour", "units"),
     ],
 )
 def test_200_units_over_35_days_by_hour_have_no_long_task(

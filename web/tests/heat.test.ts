@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { CostRow } from "../src/api";
 import { MAX_FIGURES, rowsOfPage } from "../src/pages";
-import { heatGrainOf, rowHeightOf, useText } from "../src/views/heat";
+import { rowHeightOf, useText } from "../src/views/heat";
 
 test("a page of the heat map has all units, or a multiple of five that fits", () => {
   expect(rowsOfPage(24, 200)).toBe(200);
@@ -28,12 +28,4 @@ test("on a phone, a row is as high as the lines of the longest name", () => {
   expect(rowHeightOf(names, false)).toBe(22);
   expect(rowHeightOf(names.slice(0, 1), true)).toBe(22);
   expect(rowHeightOf(names, true)).toBe(3 * 17);
-});
-
-test("the heat map's title has its granularity, which ends with UTC days", () => {
-  const route = (query: Record<string, string>) => ({ view: "overview" as const, name: "", query });
-  const period = { start: "2026-11-01T00:00:00Z", end: "2026-12-01T00:00:00Z" };
-  expect(heatGrainOf(route({}), period)).toBe("hour");
-  expect(heatGrainOf(route({ grain: "day" }), period)).toBe("day");
-  expect(heatGrainOf(route({}), { ...period, end: "2026-12-08T00:00:00Z" })).toBe("day");
 });

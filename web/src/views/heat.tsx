@@ -20,7 +20,7 @@ import {
 import { changed, go, useFetch, useIsNarrow, useRoute, useZone } from "../hooks";
 import { Empty, Name, Loaded, useFolded } from "../parts";
 import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
-import { exactly, linkTo, type Route } from "../route";
+import { exactly, linkTo } from "../route";
 import { align, bucketsOf, endOf, type Grain, isWhole, timeTicks } from "../series";
 import { openAt } from "./over-time";
 import { byUnit, coverageByUnit, type UnitClusters, unitOf } from "./units";
@@ -35,7 +35,6 @@ interface Props {
   clusters: UnitClusters | null;
 }
 
-const MAX_HOURS = 35 * 24;
 /** Business units that a phone shows at first. */
 const MOST_ON_PHONES = 6;
 /** Letters of a name that fit in a line on a phone, and the height of the line in pixels. */
@@ -48,23 +47,15 @@ export function rowHeightOf(names: readonly string[], isNarrow: boolean): number
   return Math.max(names.length > 40 ? 16 : 22, lines * LINE);
 }
 
-/** The granularity of the map, which can be finer than that of charts. */
-export function heatGrainOf(route: Route, { start, end }: Pick<CostsResponse, "start" | "end">): Grain {
-  const hours = (Date.parse(end) - Date.parse(start)) / HOUR;
-  return route.query["grain"] === "day" || hours > MAX_HOURS ? "day" : "hour";
-}
-
 export function Heat(props: Props) {
-  const route = useRoute();
   const { units, byTime, timeGrain, fleet, grain, hours, clusters } = props;
   const all = units.rows.map(unitOf);
   const [names, button] = useFolded(all, Infinity, MOST_ON_PHONES);
   const isNarrow = useIsNarrow();
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
   if (names.length === 0) return <Empty>No GPUs were allocated in this period. Select another period.</Empty>;
-  const mapGrain = heatGrainOf(route, units);
   const perPage = rowsOfPage(count, all.length);
-  if (mapGrain !== timeGrain)
+  if (grain !== timeGrain)
     return (
       <Paged
         units={units}
@@ -74,7 +65,7 @@ export function Heat(props: Props) {
         perPage={isNarrow ? Math.min(MOST_ON_PHONES, perPage) : perPage}
       />
     );
-  const page = { names, grain: mapGrain, rows: byTime.rows, fleet: grain === mapGrain ? fleet.rows : null, hours };
+  const page = { names, grain, rows: byTime.rows, fleet: fleet.rows, hours };
   return (
     <>
       <HeatMap units={units} page={page} clusters={clusters} />
@@ -87,7 +78,7 @@ interface Page {
   names: readonly string[];
   grain: Grain;
   rows: readonly CostRow[];
-  /** Null if it is not needed or has another granularity. */
+  /** Null if it is not needed. */
   fleet: FleetResponse["rows"] | null;
   hours: HoursResponse | null;
 }

@@ -22,7 +22,7 @@ import { exactly, linkTo, periodOf, type Route, windowOf } from "../route";
 import { type Grain, grainOf, isWhole } from "../series";
 import { Alerts } from "./alerts";
 import { Answers, type AnswersData } from "./answers";
-import { Heat, heatGrainOf } from "./heat";
+import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
 import { type UnitClusters, Units, unitOf } from "./units";
 
@@ -207,7 +207,7 @@ function Shown({ answers, sections, requestKey, again }: ViewData & { again: () 
 
 function Sections(props: SectionsData) {
   const route = useRoute();
-  const { fleet, units } = props;
+  const { fleet } = props;
   const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
   return (
     <Columns
@@ -230,7 +230,7 @@ function Sections(props: SectionsData) {
       }
       right={
         <>
-          <Section title={`Utilization over time, by ${stepName(heatGrainOf(route, units))}`}>
+          <Section title={`Utilization over time, by ${stepName(props.grain)}`}>
             <Heat {...props} />
           </Section>
           <Section title="Active alerts">
