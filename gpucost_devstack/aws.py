@@ -63,9 +63,11 @@ def has_messages(queue: str) -> bool:
 def local_client(service: str, endpoint: str, access_key: str = ADMINISTRATOR) -> Any:
     """A boto3 client of the embedded AWS."""
     import boto3
+    from botocore.config import Config
 
     names = {"aws_access_key_id": access_key, "aws_secret_access_key": SECRET_KEY, "region_name": REGION}
-    return boto3.client(service, endpoint_url=endpoint, **names)  # type: ignore[call-overload]  # any service
+    config = Config(user_agent="gpucost")  # botocore would build one from a dozen parts twice per call
+    return boto3.client(service, endpoint_url=endpoint, config=config, **names)  # type: ignore[call-overload]  # any
 
 
 def create_stack(

@@ -5,7 +5,7 @@ every cold start.
 """
 
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,6 +16,7 @@ from gpucost.runtime.observability import tally
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from botocore.loaders import Loader
     from botocore.session import Session
 
 CONNECT_TIMEOUT_SECONDS = 3
@@ -49,7 +50,16 @@ def new_session() -> "Session":
 
     session = Session(profile=_profile)
     session.get_scoped_config()  # otherwise a missing profile would be reported when it is first needed
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     return session
+
+
+@cache
+def _loader(data_path: str | None) -> "Loader":
+    """Reads the definitions of services. A loader keeps what it read, so all sessions of a process share one."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
 
 
 def region_of(session: "Session") -> str | None:
