@@ -10,7 +10,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.reports.model_costs import parse_inference_query, read_models
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.period_costs import PeriodCosts
 from tests.records import line
 
 HOUR = datetime(2026, 11, 18, 10, tzinfo=UTC)
@@ -39,7 +39,7 @@ def read(max_rows: int, *clusters: str, **filters: str) -> Any:
     )
     query = parse_inference_query(parameters, HOUR)
     ledger: Any = Hours()
-    return read_models(query, clusters or ["demo"], ledger, PeriodTotals(), max_rows).rows(query, TokenWeights())
+    return read_models(query, clusters or ["demo"], ledger, PeriodCosts(), max_rows).rows(query, TokenWeights())
 
 
 def test_filters_exclude_before_rows_are_counted() -> None:

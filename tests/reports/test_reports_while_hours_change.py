@@ -60,14 +60,14 @@ def read(table: DynamoTable, ledger: Ledger, question: CostQuery = QUESTION) -> 
 def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) -> None:
     ledger = Restless(table)
     for price in (2, 3, 4):
-        result, totals = read(table, ledger)
-        (costs,) = result.cells.values()
-        assert costs.allocated_usd == totals.totals().costs.allocated_usd == amount(price)
+        period_costs = read(table, ledger)
+        (costs,) = period_costs.cells.values()
+        assert costs.allocated_usd == period_costs.totals().costs.allocated_usd == amount(price)
 
 
 def test_rows_that_differ_from_sums_are_an_error(table: DynamoTable) -> None:
     Restless(table)
     with pytest.raises(SourceError, match="do not add up to its sums, because lines of its hours have expired"):
         read(table, Bare(DynamoDBTable(*table)))
-    _, totals = read(table, Bare(DynamoDBTable(*table)), CostQuery(PERIOD, "hour", ("business_unit", "namespace")))
-    assert totals.totals() is not None, "the remedy: group by business_unit and namespace only"
+    period_costs = read(table, Bare(DynamoDBTable(*table)), CostQuery(PERIOD, "hour", ("business_unit", "namespace")))
+    assert period_costs.totals() is not None, "the remedy: group by business_unit and namespace only"

@@ -37,10 +37,10 @@ from gpucost.core.query.dimensions import (
     key_of_line,
     key_of_names,
 )
-from gpucost.core.query.grouping import CellKey, UngroupedCosts
+from gpucost.core.query.grouping import CellKey
 from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY, days_with_hours
-from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.period_costs import PeriodCosts
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import PublishedHours, RollupReader
 
@@ -178,7 +178,7 @@ class CostReader:
         *,
         first_batch: int = 0,
         has_whole_clusters: bool = False,
-    ) -> tuple[UngroupedCosts, PeriodTotals]:
+    ) -> PeriodCosts:
         """Read and add up what a query needs, or the next part of it.
 
         Args:
@@ -229,7 +229,7 @@ class CostReader:
                     unusable_hours.add((cluster, manifest.hour))
         return frozenset(unusable_hours)
 
-    def read_unit(self, unit: str, query: CostQuery, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
+    def read_unit(self, unit: str, query: CostQuery, clusters: Sequence[str]) -> PeriodCosts:
         """Read one business unit's rows without the fleet's sums, which takes a fraction of the reads of `read`.
 
         Raises:
@@ -320,17 +320,18 @@ class _Aggregation:
         self._line_count = 0
         self._expected_costs: list[Costs] = []
         """What the rows of the part have to add up to: the costs of the fleet, or of the plan's business units."""
-        self.totals = PeriodTotals()
+        self._costs = PeriodCosts()
 
-    def read_all(self, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
+    def read_all(self, clusters: Sequence[str]) -> PeriodCosts:
         """Read the clusters and return the sums.
 
         Raises:
-            InconsistentRowsError: as `_result`.
+            InconsistentRowsError: rows and fleet sums differ.
         """
         for cluster in clusters:
             self._read_cluster(cluster)
-        return self._result()
+        self._add_up()
+        return self._costs
 
     def _read_cluster(self, cluster: str) -> None:
         """Read one cluster's fleet sums and rows."""
@@ -356,20 +357,20 @@ class _Aggregation:
                 self._read_rows(self._plan.day_source, cluster, week)
             self._check_cell_count()
 
-    def read_unit(self, clusters: Sequence[str]) -> tuple[UngroupedCosts, PeriodTotals]:
+    def read_unit(self, clusters: Sequence[str]) -> PeriodCosts:
         """Read the rows of the plan's business unit in the clusters, and return their sums; fleet sums are not read."""
         for cluster in clusters:
             self._read_unit_in_cluster(cluster)
-        sums = self._sums()
-        if self.totals.currencies:
-            self.totals.summed_totals.append(Totals(sums.total(), None))
-        return UngroupedCosts(sums), self.totals
+        self._costs.cells = self._sums()
+        if self._costs.currencies:
+            self._costs.summed_totals.append(Totals(self._costs.cells.total(), None))
+        return self._costs
 
     def _read_unit_in_cluster(self, cluster: str) -> None:
         """Read the unit's rows in one cluster, and the status of the cluster's hours."""
         manifests = self._manifests(cluster)
-        self.totals.add_manifests(manifests)
-        self.totals.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
+        self._costs.add_manifests(manifests)
+        self._costs.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
         for edge in self._outside_whole_days():
             self._read_rows(self._plan.hour_source, cluster, _manifests_in(edge, manifests))
         self._read_rows(self._plan.day_source, cluster, _manifests_in(self._plan.whole_days, manifests))
@@ -388,39 +389,33 @@ class _Aggregation:
             ]
         newest = next((manifest for manifest in reversed(manifests) if manifest.status != "incomplete"), None)
         if newest is not None:
-            self.totals.newest_manifests[cluster] = newest
+            self._costs.newest_manifests[cluster] = newest
         return manifests
 
     def _outside_whole_days(self) -> tuple[Period, ...]:
         period, days = self._query.period, self._plan.whole_days
         return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
 
-    def _result(self) -> tuple[UngroupedCosts, PeriodTotals]:
-        """Return the sums of what `_read_cluster` read.
+    def _add_up(self) -> None:
+        """Add up what `_read_cluster` read.
 
         Raises:
             InconsistentRowsError: rows and fleet sums differ.
         """
-        cells, read_plan = self._sums(), self._plan
-        part = self._part.first_batch, self._part.next_batch
+        costs, read_plan = self._costs, self._plan
+        costs.cells, costs.next_batch = self._sums(), self._part.next_batch
+        costs.capacities = {key: CapacityCosts.total_if_complete(parts) for key, parts in self._capacities.items()}
         if (read_plan.day_source, read_plan.hour_source, read_plan.units) == ("sums", "sums", None):
-            return UngroupedCosts(cells, self._capacities_by_row(), Costs(), *part), self.totals  # from one source
-        row_sum = cells.total()
+            return  # rows and sums are from one source
+        row_sum = costs.cells.total()
         if row_sum != Costs.total(self._expected_costs):
             raise InconsistentRowsError(
                 "the rows of the period do not add up to its sums, because lines of its hours have expired or are "
                 "missing.",
                 "Select whole days, or group and filter by business_unit and namespace only.",
             )
-        other_units = (
-            Costs()
-            if read_plan.units is None
-            else Costs.total(part.costs for part in self.totals.summed_totals) - row_sum
-        )
-        return UngroupedCosts(cells, self._capacities_by_row(), other_units, *part), self.totals
-
-    def _capacities_by_row(self) -> dict[tuple[datetime, str], CapacityCosts | None]:
-        return {key: CapacityCosts.total_if_complete(parts) for key, parts in self._capacities.items()}
+        if read_plan.units is not None:
+            costs.filtered_out = Costs.total(part.costs for part in costs.summed_totals) - row_sum
 
     def _read_rows(self, source: RowSource, cluster: str, manifests: Sequence[Manifest]) -> None:
         """Read the rows of some hours; nothing for `sums`, whose rows are read with the fleet sums."""
@@ -475,7 +470,7 @@ class _Aggregation:
         has_rows: bool,
     ) -> None:
         """Add the totals of an hour or a day, and its costs if these are the source of the rows of the part."""
-        self.totals.add(summary)
+        self._costs.add(summary)
         if summary.totals is None or not has_rows:
             return
         start, cluster = self._period_start(summary.start), summary.cluster

@@ -16,7 +16,7 @@ from gpucost.core.query.filters import matches_all, parse_filter
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period
 from gpucost.reports.parameters import QueryParameters
-from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.period_costs import PeriodCosts
 from gpucost.reports.records import PeriodCoverage
 from gpucost.storage.ports import PublishedHours
 
@@ -128,7 +128,7 @@ def read_models(
     query: CostQuery,
     clusters: Sequence[str],
     ledger: PublishedHours,
-    totals: PeriodTotals,
+    totals: PeriodCosts,
     max_rows: int = MAX_MODEL_ROWS,
 ) -> ModelCells:
     """Read the costs by model of a query's hours.

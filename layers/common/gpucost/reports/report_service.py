@@ -13,7 +13,7 @@ from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between, month_of
 from gpucost.core.ledger import ClosedMonth, Manifest, Restatement
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
-from gpucost.core.query.grouping import GroupRow, UngroupedCosts, group_rows
+from gpucost.core.query.grouping import GroupRow, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
 from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader
@@ -22,7 +22,7 @@ from gpucost.reports.model_costs import InferenceReport, parse_inference_query, 
 from gpucost.reports.nodes import NodeReports, NodeRow
 from gpucost.reports.pages import ReportPage, batch_of, positions_of_page, row_of
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
-from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.period_costs import PeriodCosts
 from gpucost.reports.published_until import PublishedUntil
 from gpucost.reports.records import CostReport, HourRow, PeriodComparison, PeriodCoverage
 from gpucost.reports.scoped import scoped_hours
@@ -75,8 +75,8 @@ class ReportService:
         query, clusters = self._query(parameters, scope)
         first_batch = batch_of(check_cursor(parameters.cursor))
         reader = CostReader(self._ledger, self._rollups, scope, max_part_work=self._max_part_work)
-        result, totals = reader.read(query, clusters, first_batch=first_batch)
-        return self._report(query, clusters, scope, result, totals, parameters.cursor)
+        costs = reader.read(query, clusters, first_batch=first_batch)
+        return self._report(query, clusters, scope, costs, parameters.cursor)
 
     def business_units(self, parameters: QueryParameters, *, scope: Scope) -> CostReport:
         """Return every business unit's sum over the period, in order of name.
@@ -108,9 +108,9 @@ class ReportService:
             As `costs`.
         """
         query, clusters = self._query(replace(parameters, group_by="", filters={}), scope)
-        result, totals = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
-        self._check_unit_exists(name, result)
-        return self._report(query, clusters, scope, result, totals, None)
+        costs = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
+        self._check_unit_exists(name, costs)
+        return self._report(query, clusters, scope, costs, None)
 
     def workloads(self, name: str, parameters: QueryParameters, *, scope: Scope) -> CostReport:
         """Return the costs of each workload of a business unit over the period, most expensive first.
@@ -124,9 +124,9 @@ class ReportService:
         )
         query, clusters = self._query(parameters, scope)
         check_cursor(parameters.cursor)
-        result, totals = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
-        self._check_unit_exists(name, result)
-        return self._report(query, clusters, scope, result, totals, parameters.cursor, f"workloads of {name}")
+        costs = CostReader(self._ledger, self._rollups, scope).read_unit(name, query, clusters)
+        self._check_unit_exists(name, costs)
+        return self._report(query, clusters, scope, costs, parameters.cursor, f"workloads of {name}")
 
     def trend(self, name: str, parameters: QueryParameters, *, scope: Scope) -> PeriodComparison:
         """Return a business unit's costs in a period and in the previous one.
@@ -145,11 +145,11 @@ class ReportService:
         for compared_period in (period, previous_period(period)):
             clusters = self._clusters(parameters, compared_period, scope)
             query = CostQuery(compared_period, "total")
-            result, totals = reader.read_unit(name, query, clusters)
-            cell_count += len(result.cells)
-            reports.append(self._report(query, clusters, scope, result, totals, None))
+            costs = reader.read_unit(name, query, clusters)
+            cell_count += len(costs.cells)
+            reports.append(self._report(query, clusters, scope, costs, None))
         if not cell_count:
-            self._check_unit_exists(name, UngroupedCosts())
+            self._check_unit_exists(name, PeriodCosts())
         currencies = sorted({report.currency for report in reports if report.totals is not None})
         if len(currencies) > 1:
             raise InvalidInputError(
@@ -170,16 +170,9 @@ class ReportService:
             replace(parameters, granularity="total", group_by=group_by, sort="-waste_usd"), scope
         )
         waste_reports = WasteReports(self._ledger, self._rollups, scope, max_part_work=self._max_part_work)
-        result, totals = waste_reports.read(query, clusters, batch_of(check_cursor(parameters.cursor)))
+        costs = waste_reports.read(query, clusters, batch_of(check_cursor(parameters.cursor)))
         report = self._report(
-            query,
-            clusters,
-            scope,
-            result,
-            totals,
-            parameters.cursor,
-            "waste",
-            include_row=lambda row: row.costs.waste_usd > 0,
+            query, clusters, scope, costs, parameters.cursor, "waste", include_row=lambda row: row.costs.waste_usd > 0
         )
         return report, waste_reports.top_wasters(report)
 
@@ -193,7 +186,7 @@ class ReportService:
         query = parse_inference_query(parameters, self._clock(), self._published_until)
         clusters = self._clusters(parameters, query.period, scope)
         check_cursor(parameters.cursor)
-        totals, weights = PeriodTotals(), settings.inference.rules().weights
+        totals, weights = PeriodCosts(), settings.inference.rules().weights
         by_consumer = any(query_filter.dimension == "consumer" for query_filter in query.filters)
         ledger = scoped_hours(self._ledger, scope, models_by_consumer=by_consumer)
         models = read_models(query, clusters, ledger, totals)
@@ -226,9 +219,9 @@ class ReportService:
             As `costs`.
         """
         query, clusters = self._query(replace(parameters, group_by="", filters={}, idle="hidden"), scope)
-        result, totals = CostReader(self._ledger, self._rollups, scope).read(query, clusters)
-        report = self._report(query, clusters, scope, result, totals, None, "fleet")
-        rows_by_start, capacities = {row.start: row for row in report.rows}, _capacities_by_period(result)
+        costs = CostReader(self._ledger, self._rollups, scope).read(query, clusters)
+        report = self._report(query, clusters, scope, costs, None, "fleet")
+        rows_by_start, capacities = {row.start: row for row in report.rows}, _capacities_by_period(costs)
         return report, [
             (
                 Period(begin, query.row_end(begin)),
@@ -259,7 +252,7 @@ class ReportService:
         period, clusters = self._period_and_clusters(parameters, scope)
         check_cursor(parameters.cursor)
         ended_hours, ledger = self._ended_hours(period), scoped_hours(self._ledger, scope)
-        totals, newest = PeriodTotals(), self._newest_ended_hour()
+        totals, newest = PeriodCosts(), self._newest_ended_hour()
         current_clusters = {cluster.name for cluster in self._settings_store.current().settings.clusters}
         closed_months = {month.month for month in self._closed_months()}
         manifests: dict[tuple[datetime, str], Manifest] = {}
@@ -328,18 +321,17 @@ class ReportService:
         query: CostQuery,
         clusters: Sequence[str],
         scope: Scope,
-        result: UngroupedCosts,
-        totals: PeriodTotals,
+        costs: PeriodCosts,
         cursor: str | None,
         report_name: str = "",
         include_row: Callable[[GroupRow], bool] | None = None,
     ) -> CostReport:
         etag = etag_of_query(
-            f"{query.canonical_text()} {list(clusters)} {scope.sorted_units()} {report_name}", totals.hour_versions
+            f"{query.canonical_text()} {list(clusters)} {scope.sorted_units()} {report_name}", costs.hour_versions
         )
         offset = read_cursor(cursor, etag)
-        currency = totals.currency(self._settings_store.current().settings.pricing.currency)
-        rows, filtered_out = group_rows(query, result)
+        currency = costs.currency(self._settings_store.current().settings.pricing.currency)
+        rows, filtered_out = group_rows(query, costs.cells, costs.capacities, costs.filtered_out)
         if include_row is not None:
             rows = [row for row in rows if include_row(row)]
         first = row_of(offset)
@@ -347,18 +339,18 @@ class ReportService:
             query=query,
             rows=rows[first : first + query.limit],
             row_count=len(rows),
-            totals=totals.totals(),
-            filtered_out=filtered_out if totals.summed_totals else None,
-            coverage=self._coverage(totals, clusters, query.period),
+            totals=costs.totals(),
+            filtered_out=filtered_out if costs.summed_totals else None,
+            coverage=self._coverage(costs, clusters, query.period),
             currency=currency,
             offset=offset,
             etag=etag,
-            next_batch=result.next_batch,
+            next_batch=costs.next_batch,
         )
 
-    def _check_unit_exists(self, name: str, result: UngroupedCosts) -> None:
+    def _check_unit_exists(self, name: str, costs: PeriodCosts) -> None:
         units = self._settings_store.current().settings.business_units
-        if not result.cells and name not in {unit.name for unit in units}:
+        if not costs.cells and name not in {unit.name for unit in units}:
             raise NotFoundError(f"no such business unit in the settings or in the hours of the period: {name!r}")
 
     def _query(self, parameters: QueryParameters, scope: Scope) -> tuple[CostQuery, list[str]]:
@@ -380,7 +372,7 @@ class ReportService:
     def _clusters(self, parameters: QueryParameters, period: Period, scope: Scope) -> list[str]:
         return select_clusters(parameters.cluster, self._settings_store.current(), scope, period.start)
 
-    def _coverage(self, totals: PeriodTotals, clusters: Sequence[str], period: Period) -> PeriodCoverage:
+    def _coverage(self, costs: PeriodCosts, clusters: Sequence[str], period: Period) -> PeriodCoverage:
         """Return the coverage. For clusters removed from the settings, only recorded hours are expected.
 
         An hour that is still computed is not expected.
@@ -391,11 +383,11 @@ class ReportService:
         expected = 0
         for name in clusters:
             if name in current_clusters:
-                is_pending = newest in ended_hours[-1:] and totals.newest_hours.get(name) != newest
+                is_pending = newest in ended_hours[-1:] and costs.newest_hours.get(name) != newest
                 expected += len(ended_hours) - is_pending
             else:
-                expected += totals.hour_counts[name]
-        return totals.coverage(expected)
+                expected += costs.hour_counts[name]
+        return costs.coverage(expected)
 
     def _newest_ended_hour(self) -> datetime:
         return floor_hour(self._clock()) - HOUR
@@ -411,9 +403,9 @@ def _check_row_count(rows: int) -> None:
         )
 
 
-def _capacities_by_period(result: UngroupedCosts) -> dict[datetime, CapacityCosts | None]:
+def _capacities_by_period(costs: PeriodCosts) -> dict[datetime, CapacityCosts | None]:
     """Return capacities summed over all clusters; None if one cluster's capacity is not known."""
     parts_by_period: dict[datetime, list[CapacityCosts | None]] = {}
-    for (begin, _), capacity in result.capacities.items():
+    for (begin, _), capacity in costs.capacities.items():
         parts_by_period.setdefault(begin, []).append(capacity)
     return {begin: CapacityCosts.total_if_complete(parts) for begin, parts in parts_by_period.items()}

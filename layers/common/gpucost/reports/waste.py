@@ -14,10 +14,10 @@ from gpucost.core.hours import floor_day
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
-from gpucost.core.query.grouping import CellKey, GroupRow, UngroupedCosts
+from gpucost.core.query.grouping import CellKey, GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader, QueryTooLargeError
-from gpucost.reports.period_totals import PeriodTotals
+from gpucost.reports.period_costs import PeriodCosts
 from gpucost.reports.records import CostReport
 from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.ports import PublishedHours, RollupReader
@@ -61,7 +61,7 @@ class WasteReports:
         self._waste_days: dict[GroupKey, set[datetime]] = {}
         self._newest_manifests: dict[str, Manifest] = {}
 
-    def read(self, query: CostQuery, clusters: Sequence[str], first_batch: int) -> tuple[UngroupedCosts, PeriodTotals]:
+    def read(self, query: CostQuery, clusters: Sequence[str], first_batch: int) -> PeriodCosts:
         """Read the costs of workloads, and remember the days on which each had waste.
 
         A part has all rows of its clusters, because the day since which there was waste needs all days.
@@ -78,16 +78,16 @@ class WasteReports:
                 self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
 
         try:
-            result, totals = self._reader.read(
+            period_costs = self._reader.read(
                 query, clusters, record_waste_day, first_batch=first_batch, has_whole_clusters=True
             )
         except QueryTooLargeError as error:
             raise InvalidInputError(f"{error.problem} Shorten the period, or select one business_unit.") from error
         earliest = query.period.end - _POD_PERIOD
         self._newest_manifests = {
-            name: manifest for name, manifest in totals.newest_manifests.items() if manifest.hour >= earliest
+            name: manifest for name, manifest in period_costs.newest_manifests.items() if manifest.hour >= earliest
         }
-        return result, totals
+        return period_costs
 
     def top_wasters(self, report: CostReport) -> list[TopWaster]:
         """Return the workloads of a page with pods that are read from the same versions of hours as their rows."""

@@ -16,8 +16,6 @@ from fractions import Fraction
 from functools import cache
 from typing import Literal, NamedTuple, TypeVar
 
-from msgspec import Struct, field
-
 from gpucost.core.amounts import CapacityCosts, Costs, Idle, split_each, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
@@ -31,20 +29,6 @@ CellKey = tuple[datetime, str, GroupKey]
 """The key of costs that were read: the start of a row, a cluster, and the values of the query's dimensions."""
 _RowKey = tuple[datetime, RowKind, GroupKey, bool]
 """A row's start, kind and group, and whether the filters keep it."""
-
-
-class UngroupedCosts(Struct):
-    """The figures that were read for a query."""
-
-    cells: CostsByKey[CellKey] = field(default_factory=CostsByKey)
-    capacities: dict[tuple[datetime, str], CapacityCosts | None] = field(default_factory=dict)
-    """By start of the row and cluster; None if the capacity of any hour is unknown."""
-    filtered_out: Costs = field(default_factory=Costs)
-    """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""
-    first_batch: int = 0
-    """The first batch of records that these figures are summed from; 0 for the beginning."""
-    next_batch: int | None = None
-    """The first batch that was not read, because these figures are only a part; None after the last one."""
 
 
 class GroupRow(NamedTuple):
@@ -71,23 +55,35 @@ class GroupRow(NamedTuple):
         return {**self.idle.figures(), "cost_usd": cost}
 
 
-def group_rows(query: CostQuery, result: UngroupedCosts) -> tuple[list[GroupRow], GroupRow | None]:
-    """Return the sorted rows of a response, and the sum of what the filters exclude; None without filters."""
+def group_rows(
+    query: CostQuery,
+    cells: CostsByKey[CellKey],
+    capacities: Mapping[tuple[datetime, str], CapacityCosts | None],
+    filtered_out: Costs,
+) -> tuple[list[GroupRow], GroupRow | None]:
+    """Return the sorted rows of a response, and the sum of what the filters exclude; None without filters.
+
+    Args:
+        query: the cost query.
+        cells: the costs that were read.
+        capacities: by start of the row and cluster; None if the capacity of any hour is unknown.
+        filtered_out: costs that the filters exclude and that are not in the cells.
+    """
     dimensions, count, shares_idle = query.dimensions(), len(query.group_by), query.idle.startswith("shared")
 
     def row_key_of(cell: CellKey) -> _RowKey:
         begin, _, key = cell
         return begin, "held", key[:count], not query.filters or matches_all(query.filters, dimensions, key)
 
-    costs = result.cells.group_by(row_key_of).rows
+    costs = cells.group_by(row_key_of).rows
     holders: dict[tuple[datetime, str], dict[_RowKey, list[Costs]]] = {}
     if shares_idle:
-        for cell, cell_costs in result.cells.items():
+        for cell, cell_costs in cells.items():
             holders.setdefault(cell[:2], {}).setdefault(row_key_of(cell), []).append(cell_costs)
-    idles = {} if query.idle == "hidden" else _idle_by_row(query, result, holders)
+    idles = {} if query.idle == "hidden" else _idle_by_row(query, capacities, holders)
     rows: list[GroupRow] = []
     no_costs = Costs()
-    excluded_costs, excluded_idles = [result.filtered_out], list[Idle | None]()
+    excluded_costs, excluded_idles = [filtered_out], list[Idle | None]()
     end_of, group_of = cache(query.row_end), cache(lambda names: dict(zip(query.group_by, names, strict=True)))
     for row_key in sorted({**costs, **idles}):
         begin, kind, names, is_kept = row_key
@@ -106,13 +102,15 @@ def group_rows(query: CostQuery, result: UngroupedCosts) -> tuple[list[GroupRow]
 
 
 def _idle_by_row(
-    query: CostQuery, result: UngroupedCosts, holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]]
+    query: CostQuery,
+    capacities: Mapping[tuple[datetime, str], CapacityCosts | None],
+    holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]],
 ) -> dict[_RowKey, list[Idle | None]]:
     """Return each row's shares of idle cost, and a row for idle cost that is not shared; None for an unknown share."""
     idle_by_row: dict[_RowKey, list[Idle | None]] = {}
     empty_names = tuple("" for _ in query.dimensions())
     is_kept = matches_all(query.filters, query.dimensions(), empty_names)
-    for (begin, cluster), capacity in result.capacities.items():
+    for (begin, cluster), capacity in capacities.items():
         rows_by_key = holders.get((begin, cluster), {})
         costs_by_key = {row_key: Costs.total(parts) for row_key, parts in rows_by_key.items()}
         names = tuple(cluster if name == "cluster" else "" for name in query.group_by)

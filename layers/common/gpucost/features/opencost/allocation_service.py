@@ -146,7 +146,7 @@ class AllocationService:
         currencies: set[str] = set()
         for cost_query in _cost_queries(query, dimensions):
             try:
-                result, totals = reader.read(cost_query, clusters)
+                period_costs = reader.read(cost_query, clusters)
             except QueryTooLargeError as error:
                 raise InvalidInputError(f"{error.problem} {NARROWER_QUERY}") from error
             except InconsistentRowsError as error:
@@ -154,11 +154,11 @@ class AllocationService:
                     f"{error.problem} Aggregate and filter by namespace or cluster only, or select whole UTC days "
                     "without node and pod."
                 ) from error
-            for (begin, cluster, names), costs in result.cells.items():
+            for (begin, cluster, names), costs in period_costs.cells.items():
                 step_costs = costs_by_step.setdefault((begin, cluster), CostAccumulator())
                 step_costs.add(properties_of(dimensions, names), costs)
-            capacities |= result.capacities
-            currencies |= totals.currencies
+            capacities |= period_costs.capacities
+            currencies |= period_costs.currencies
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"the window has amounts in {' and '.join(sorted(currencies))}, which cannot be added up. Select the "

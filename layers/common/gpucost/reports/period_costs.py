@@ -1,4 +1,4 @@
-"""Sums over all hours of a report's period: fleet costs and capacity, coverage, currencies and versions."""
+"""What was read for a report: the costs of its rows, and sums, coverage, currencies and versions of all its hours."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,16 +8,26 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from gpucost.core.amounts import Totals, quantize
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize
+from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import Coverage
 from gpucost.core.ledger import CostSummary, Manifest
+from gpucost.core.query.grouping import CellKey
 from gpucost.reports.records import PeriodCoverage
 
 
-class PeriodTotals(Struct):
+class PeriodCosts(Struct):
     """Adds up hours and days while they are read."""
 
+    cells: CostsByKey[CellKey] = field(default_factory=CostsByKey)
+    """The costs of the rows, before they are grouped."""
+    capacities: dict[tuple[datetime, str], CapacityCosts | None] = field(default_factory=dict)
+    """By start of the row and cluster; None if the capacity of any hour is unknown."""
+    filtered_out: Costs = field(default_factory=Costs)
+    """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""
+    next_batch: int | None = None
+    """The first batch of records that was not read, because these are a part of the costs; None after the last one."""
     summed_totals: list[Totals] = field(default_factory=list)
     """The totals of hours and days with figures."""
     coverages: list[Coverage] = field(default_factory=list)
