@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -16,6 +16,9 @@ from gpucost.storage import compressed_documents, keys
 from gpucost.storage.line_items import line_items
 from gpucost.storage.table import SCHEMA_VERSION, Item, key, text, verify_integrity
 
+DocumentKind = Literal["summaries", "nodes", "models", "usage"]
+"""What a version of an hour writes in chunks, each kind into a partition of its own."""
+
 
 def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention) -> list[Item]:
     """Return all items of a record except its manifest; `run` is the id that `run_id_of` returns."""
@@ -26,10 +29,10 @@ def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention
         items += _summary_items(record, run, hours_end)
         if record.nodes or record.charges:
             document = compressed_documents.nodes_document(record)
-            items += chunk_items(keys.partition(cluster, "nodes"), record.hour, run, document, lines_end)
+            items += chunk_items(cluster, "nodes", record.hour, run, document, lines_end)
         if record.models:
             models = compressed_documents.models_document(record.models)
-            items += chunk_items(keys.partition(cluster, "models"), record.hour, run, models, hours_end)
+            items += chunk_items(cluster, "models", record.hour, run, models, hours_end)
         by_unit: dict[str, list[Line]] = {}
         for line in record.lines:
             by_unit.setdefault(line.business_unit, []).append(line)
@@ -41,10 +44,12 @@ def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention
     return items
 
 
-def chunk_items(pk: str, hour: datetime, run: str, document: Any, expires_at: datetime) -> list[Item]:
+def chunk_items(
+    cluster: str, kind: DocumentKind, hour: datetime, run: str, document: Any, expires_at: datetime
+) -> list[Item]:
     """Return an hour's document as items, one per chunk."""
     return [
-        _item(pk, f"{keys.format_hour(hour)}#{run}#{number:04d}", chunk, expires_at)
+        _item(keys.partition(cluster, kind), f"{keys.format_hour(hour)}#{run}#{number:04d}", chunk, expires_at)
         for number, chunk in enumerate(compressed_documents.pack(document))
     ]
 
@@ -52,7 +57,7 @@ def chunk_items(pk: str, hour: datetime, run: str, document: Any, expires_at: da
 def _summary_items(record: HourRecord, run: str, expires_at: datetime) -> list[Item]:
     """A summary's items. The totals are an attribute of their own, for readers that need only them."""
     document = compressed_documents.groups_document(record.by_namespace())
-    first, *others = chunk_items(keys.partition(record.cluster, "summaries"), record.hour, run, document, expires_at)
+    first, *others = chunk_items(record.cluster, "summaries", record.hour, run, document, expires_at)
     totals: Item = {"t": {"S": compressed_documents.totals_text(record.totals)}} if record.totals else {}
     return [{**first, **totals}, *others]
 

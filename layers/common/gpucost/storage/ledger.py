@@ -23,7 +23,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from msgspec.structs import replace
 
@@ -44,7 +45,7 @@ from gpucost.core.ledger import (
 )
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.conditions import Between, StartsWith
-from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
+from gpucost.storage.hour_items import DocumentKind, chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
 from gpucost.storage.line_items import IncompleteLinesError, read_compact_lines, read_line_items
 from gpucost.storage.manifests import read_manifest
@@ -141,52 +142,64 @@ class Ledger:
         """
         if record.status == "incomplete" and replacing is not None and self._has_figures(replacing):
             raise ConflictError(f"{record.cluster} {record.hour}: an incomplete attempt does not replace figures")
-        version = replacing.version + 1 if replacing else 1
         attempts = (replacing.attempts if replacing else 0) + 1 if record.status == "incomplete" else 0
-        end = now + retention.days
+        published_at = now.replace(microsecond=0)
+        manifest = Manifest(
+            cluster=record.cluster,
+            hour=record.hour,
+            status=record.status,
+            version=replacing.version + 1 if replacing else 1,
+            run_id="",
+            settings_version=settings_version,
+            coverage=record.coverage,
+            attempts=attempts,
+            next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
+            published_at=published_at,
+            notes=record.notes,
+            usage_id=replacing.usage_id if replacing else "",
+            currency=record.currency,
+            is_backfilled=replacing.is_backfilled if replacing else backfilled,
+            summary_expires_at=None if record.status == "incomplete" else published_at + retention.hours,
+        )
         # The month may be closed or reopened while the items are written. They are then written again for what it is.
         while True:
             is_closed = self._is_closed(record.hour)
-            restates = is_closed or bool(reason)
-            facts = (reason, settings_version, is_closed, replacing and replacing.run_id) if restates else ()
-            run_id = run_id_of(record, version, *facts)
-            items = hour_items(record, run_id, now, retention)
-            if usage is not None:
-                items += _usage_items(record, usage, run_id, now + retention.lines)
-            manifest = Manifest(
-                cluster=record.cluster,
-                hour=record.hour,
-                status=record.status,
-                version=version,
-                run_id=run_id,
-                settings_version=settings_version,
-                coverage=record.coverage,
-                attempts=attempts,
-                next_attempt_at=next_attempt(attempts, now, last_attempt) if attempts else None,
-                published_at=now.replace(microsecond=0),
-                notes=record.notes,
-                usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
-                currency=record.currency,
-                is_adjustment=is_closed,
-                is_backfilled=replacing.is_backfilled if replacing else backfilled,
-                summary_expires_at=None
-                if record.status == "incomplete"
-                else now.replace(microsecond=0) + retention.hours,
-            )
-            if restates:
-                items += self._restatement_items(record, replacing, manifest, reason or CLOSED_MONTH_REASON, end)
-            current = replacing
-            if replacing and replacing.is_adjustment:
-                current = self.versions.current(record.cluster, record.hour)
-            self._table.put_all(items)
             try:
-                self.versions.put(manifest, replacing, end)
+                return self._write(
+                    replace(manifest, is_adjustment=is_closed), record, usage, replacing, reason, now, retention
+                )
             except ConflictError:
                 if self._is_closed(record.hour) == is_closed:
                     raise
-            else:
-                self._supersede(manifest, replacing, current, now)
-                return manifest
+
+    def _write(
+        self,
+        manifest: Manifest,
+        record: HourRecord,
+        usage: "Usage | None",
+        replacing: Manifest | None,
+        reason: str,
+        now: datetime,
+        retention: Retention,
+    ) -> Manifest:
+        """Write a version's items, then its manifest, which is complete but for the run; return it with its run."""
+        is_adjustment, end = manifest.is_adjustment, now + retention.days
+        restates = is_adjustment or bool(reason)
+        facts = (reason, manifest.settings_version, is_adjustment, replacing and replacing.run_id) if restates else ()
+        run_id = run_id_of(record, manifest.version, *facts)
+        manifest = replace(manifest, run_id=run_id, usage_id=manifest.usage_id if usage is None else run_id)
+        items = hour_items(record, run_id, now, retention)
+        if usage is not None:
+            items += _usage_items(record, usage, run_id, now + retention.lines)
+        if restates:
+            items += self._restatement_items(record, replacing, manifest, reason or CLOSED_MONTH_REASON, end)
+        current = replacing
+        if replacing and replacing.is_adjustment:
+            current = self.versions.current(record.cluster, record.hour)
+        self._table.put_all(items)
+        self.versions.put(manifest, replacing, end)
+        self._supersede(manifest, replacing, current, now)
+        return manifest
 
     def _is_closed(self, hour: datetime) -> bool:
         return self.versions.closed_month(month_of(hour)) is not None
@@ -375,17 +388,17 @@ class Ledger:
     def _items_of(self, manifest: Manifest, usages_kept: Set[str]) -> list[Item]:
         """The items of a superseded version, its usage only if no other version uses it."""
         cluster, hour, run = manifest.cluster, keys.format_hour(manifest.hour), manifest.run_id
-        items = [
-            *self._table.query(keys.partition(cluster, "summaries"), StartsWith(f"{hour}#{run}#")),
+        runs = dict.fromkeys(get_args(DocumentKind), run)
+        runs["usage"] = "" if manifest.usage_id in usages_kept else manifest.usage_id
+        return [
             *self._table.query(keys.lines_partition(cluster, manifest.hour), StartsWith(f"{run}#")),
-            *self._table.query(keys.partition(cluster, "nodes"), StartsWith(f"{hour}#{run}#")),
-            *self._table.query(keys.partition(cluster, "models"), StartsWith(f"{hour}#{run}#")),
             *self._table.query(keys.partition(cluster, "notes"), Between(f"{hour}#{run}", f"{hour}#{run}")),
+            *chain.from_iterable(
+                self._table.query(keys.partition(cluster, kind), StartsWith(f"{hour}#{run_of_kind}#"))
+                for kind, run_of_kind in runs.items()
+                if run_of_kind
+            ),
         ]
-        if manifest.usage_id and manifest.usage_id not in usages_kept:
-            start = f"{hour}#{manifest.usage_id}#"
-            items += self._table.query(keys.partition(cluster, "usage"), StartsWith(start))
-        return items
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
         item = self._table.get(
@@ -436,7 +449,7 @@ def _is_plausible(line: Line | CompactLine, limit: Decimal | int) -> bool:
 def _usage_items(record: HourRecord, usage: "Usage", run_id: str, expiry: datetime) -> list[Item]:
     from gpucost.storage.usage_documents import usage_document
 
-    return chunk_items(keys.partition(record.cluster, "usage"), record.hour, run_id, usage_document(usage), expiry)
+    return chunk_items(record.cluster, "usage", record.hour, run_id, usage_document(usage), expiry)
 
 
 def restatement_items(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> list[Item]:
