@@ -173,13 +173,8 @@ class DoctorCheck:
         return self.find(context)
 
 
-def no_query(queries: DoctorQueries, facts: Facts) -> str:
-    """Return no query."""
-    return ""
-
-
 def doctor_check(
-    section: Section, rows: str = "", *, metrics: Sequence[str] = (), query: CheckQuery = no_query
+    section: Section, rows: str = "", *, metrics: Sequence[str] = (), query: CheckQuery = lambda _queries, _facts: ""
 ) -> Callable[[CheckFunction], DoctorCheck]:
     """Make a check of a function, with the fields of `DoctorCheck`."""
     return lambda find: DoctorCheck(find, section, rows, metrics, query)

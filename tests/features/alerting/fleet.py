@@ -20,6 +20,7 @@ from gpucost.features.alerting.hourly_evaluation import estimates_check
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
@@ -38,6 +39,10 @@ from tests.records import amount, line
 START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=32))[0]
 """Start of a recent month: the ledger's items expire, so that hours must be recent."""
 PRICE = Decimal(12)
+
+
+FIGURES_NOT_LISTED = {"spend-change": {"weeks", "by_gpu_hours"}, "token-cost": {"allocated_usd"}}
+"""Figures, by kind, that messages do not list."""
 
 
 class RecordingNotifier:
@@ -65,7 +70,12 @@ class RecordingNotifier:
         return [notification for message in self.messages for notification in message]
 
     def take(self) -> list[str]:
-        """Describe the notifications since the last call."""
+        """Describe the notifications since the last call. Each must list its figures."""
+        for notification in self.notifications:
+            figures = KINDS_BY_NAME[notification.rule_kind].figures
+            listed = {name for figure in figures for name in (figure.name, figure.percent_name)}
+            left_out = notification.figures.keys() - listed - FIGURES_NOT_LISTED.get(notification.rule_kind, set())
+            assert not left_out, "the name of a kind's Figure is misspelled"
         descriptions = [describe(notification) for notification in self.notifications]
         self.messages.clear()
         return descriptions

@@ -50,11 +50,6 @@ class BillRefresh(Struct, frozen=True):
     bytes_scanned: int = 0
 
 
-def no_node_pools(_start: datetime, _end: datetime) -> Mapping[str, str]:
-    """The `NodePoolLookup` of a deployment that does not need them."""
-    return {}
-
-
 class BillRefreshService:
     """Refreshes the bill.
 
@@ -71,7 +66,7 @@ class BillRefreshService:
         store: BillStore,
         *,
         clock: Clock,
-        node_pools: NodePoolLookup = no_node_pools,
+        node_pools: NodePoolLookup = lambda _start, _end: {},
     ) -> None:
         self._create_reader = create_reader
         self._store = store

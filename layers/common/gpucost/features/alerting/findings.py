@@ -55,11 +55,6 @@ class FiringPolicy(Struct, frozen=True):
         return self.for_hours + max(1, self.keep_firing_hours) + 1
 
 
-def no_top_wasters() -> tuple[WastefulWorkload, ...]:
-    """Return no workloads."""
-    return ()
-
-
 class Finding(Struct, frozen=True):
     """What a rule found for one subject in one hour."""
 
@@ -70,7 +65,7 @@ class Finding(Struct, frozen=True):
     figures: dict[str, Decimal | None]
     currency: str
     firing_policy: FiringPolicy
-    read_top_wasters: Callable[[], tuple[WastefulWorkload, ...]] = no_top_wasters
+    read_top_wasters: Callable[[], tuple[WastefulWorkload, ...]] = lambda: ()
     """Reads the workloads with the most waste; called only for a notification, because it costs reads."""
     note: str = ""
     is_history_only: bool = False
