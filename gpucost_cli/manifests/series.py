@@ -16,6 +16,7 @@ from gpucost.sources.prometheus import queries
 from gpucost.sources.prometheus.claim_collectors import KUBE_DRA_EXPORTER
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.node_pool_limits import KUBERNETES_GPU_RESOURCES
+from gpucost_cli.doctor.checks import CHECKS
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.manifests import dashboard_metrics
@@ -93,19 +94,23 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
     shown = sorted(
         name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS
     )
-    needed = [*SIGNALS, *GPU_MEMORY_METRICS, *ENERGY_COUNTERS, *POWER_GAUGES]
+    needed = [*SIGNALS, *GPU_MEMORY_METRICS, *ENERGY_COUNTERS, *POWER_GAUGES, *_metrics_of_checks("DCGM_")]
     return _alternation(dict.fromkeys([*needed, *(shown if dashboards else ())]))
 
 
 def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool) -> str:
     """Return the regular expression over names that keeps the series of another vendor's exporter."""
-    signals = [*(signal.name for signal in accelerator.signals), *accelerator.power_metrics]
+    signals = [
+        *(signal.name for signal in accelerator.signals),
+        *accelerator.power_metrics,
+        *_metrics_of_checks(accelerator.metric_prefixes),
+    ]
     shown = sorted(
         name
         for name in dashboard_metrics.queried_metrics()
         if name.startswith(accelerator.metric_prefixes) and name not in signals
     )
-    return _alternation([*signals, *(shown if dashboards else ())])
+    return _alternation(dict.fromkeys([*signals, *(shown if dashboards else ())]))
 
 
 def other_patterns() -> dict[str, str]:
@@ -160,6 +165,11 @@ def remote_write_pattern(patterns: Mapping[str, str], inference_metrics: Iterabl
     jobs = "[^;]*" if names else f"({'|'.join(patterns)})"  # `up` shows that a server was scraped
     of_servers = [f"[^;]*;({_alternation(names)});.*"] if names else []
     return "|".join([*parts, *of_servers, f"{jobs};up;.*"])
+
+
+def _metrics_of_checks(prefixes: str | tuple[str, ...]) -> list[str]:
+    """The metrics of one exporter that checks of `doctor` read."""
+    return [metric for check in CHECKS for metric in check.metrics if metric.startswith(prefixes)]
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucost_devstack.fleet.dcgm_exporter import device_uuid
-from gpucost_devstack.fleet.scenario import Hami, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import CORES, MEMORY, MEMORY_PERCENTAGE, Hami, Node, Pod, Scenario
 from gpucost_devstack.fleet.scraping import Scraping
 from gpucost_devstack.fleet.series import Minutes, SimulatedSeries, constant
 
@@ -79,7 +79,7 @@ class _Target:
             memory = pod.node.geometries[0].memory_mib
             for container, _, gpu in _vgpus(pod):
                 units = pod.requests[container]
-                mib = units.get("nvidia_com_gpumem") or (memory * units.get("nvidia_com_gpumem_percentage", 100) // 100)
+                mib = units.get(MEMORY) or memory * units.get(MEMORY_PERCENTAGE, 100) // 100
                 labels = {
                     "namespace": pod.namespace,
                     "pod": pod.name,
@@ -109,7 +109,7 @@ class _Target:
                 ends = [*(since for since, _ in steps[1:]), stop]
                 samples: list[tuple[int, str]] = []
                 for (since, use), until in zip(steps, ends, strict=True):
-                    percent = round(float(use) * 100) if pod.requests[container].get("nvidia_com_gpucores") else 0
+                    percent = round(float(use) * 100) if pod.requests[container].get(CORES) else 0
                     samples += constant(self._times, since, max(since, min(until, stop)), percent)
                 yield self._labeled("hami_container_device_utilization_ratio", labels, samples)
 

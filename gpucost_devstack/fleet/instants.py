@@ -10,7 +10,19 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 from gpucost_devstack.fleet.hardware import MODELS, placements, slice_of_gpu
-from gpucost_devstack.fleet.scenario import Device, Geometry, Minutes, Node, Pod, Scenario, Use
+from gpucost_devstack.fleet.scenario import (
+    CORES,
+    FRACTION_RESOURCES,
+    MEMORY,
+    MEMORY_PERCENTAGE,
+    Device,
+    Geometry,
+    Minutes,
+    Node,
+    Pod,
+    Scenario,
+    Use,
+)
 
 ZERO, WHOLE_GPU = Fraction(0), Fraction(1)
 
@@ -109,9 +121,6 @@ def effective_request(pod: Pod) -> dict[str, int]:
     return {resource: count for resource, count in requested.items() if count}
 
 
-FRACTION_RESOURCES = {"nvidia_com_gpucores", "nvidia_com_gpumem", "nvidia_com_gpumem_percentage"}
-
-
 def fraction_of_gpus(pod: Pod, geometry: Geometry) -> Fraction:
     """GPUs that HAMi gives to a pod: of each GPU the larger share, of the cores or of the memory."""
     containers = {**pod.requests, **pod.sidecar_requests}.values()
@@ -124,11 +133,11 @@ def fraction_of_gpus(pod: Pod, geometry: Geometry) -> Fraction:
 
 def fraction_of_container(units: Mapping[str, int], geometry: Geometry) -> Fraction:
     """GPUs that HAMi gives to a container. Without a request for memory, it gets all of it."""
-    cores = Fraction(units.get("nvidia_com_gpucores", 0), geometry.cores)
-    if "nvidia_com_gpumem" in units:
-        memory = Fraction(units["nvidia_com_gpumem"], geometry.memory_mib)
+    cores = Fraction(units.get(CORES, 0), geometry.cores)
+    if MEMORY in units:
+        memory = Fraction(units[MEMORY], geometry.memory_mib)
     else:
-        memory = Fraction(units.get("nvidia_com_gpumem_percentage", 100), 100)
+        memory = Fraction(units.get(MEMORY_PERCENTAGE, 100), 100)
     return units.get("nvidia_com_gpu", 0) * min(WHOLE_GPU, max(cores, memory))
 
 
@@ -210,7 +219,7 @@ class DeviceUse:
             for sharer in self.allocations_of_device(allocation.node, index)
         ]
         containers = [units for pod in pods for units in pod.requests.values() if units.get("nvidia_com_gpu")]
-        return all(units.get("nvidia_com_gpucores") for units in containers)
+        return all(units.get(CORES) for units in containers)
 
     def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
         """A device's utilization, 0 to 1: the sum of what its running pods demand, at most 1."""

@@ -18,6 +18,9 @@ Use = Sequence[tuple[Minutes, str]]
 """Utilization of a device, 0 to 1, as steps: (from minute, value)."""
 FOREVER: Interval = (-1e6, 1e6)
 GPU = "nvidia_com_gpu"
+CORES, MEMORY, MEMORY_PERCENTAGE = "nvidia_com_gpucores", "nvidia_com_gpumem", "nvidia_com_gpumem_percentage"
+FRACTION_RESOURCES = {CORES, MEMORY, MEMORY_PERCENTAGE}
+"""Parts of a GPU's cores in percent, and of its memory in MiB or percent, as a scheduler of fractions names them."""
 
 
 @dataclass(frozen=True)

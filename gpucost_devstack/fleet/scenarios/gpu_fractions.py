@@ -6,7 +6,17 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gpucost_devstack.fleet.builders import gpu_node, vgpu_geometry, whole_gpus_geometry
-from gpucost_devstack.fleet.scenario import GPU, Hami, KubeStateMetrics, Node, Pod, Scenario
+from gpucost_devstack.fleet.scenario import (
+    CORES,
+    GPU,
+    MEMORY,
+    MEMORY_PERCENTAGE,
+    Hami,
+    KubeStateMetrics,
+    Node,
+    Pod,
+    Scenario,
+)
 from gpucost_devstack.fleet.scenarios.sharing import START, constant_use
 from gpucost_devstack.fleet.scraping import Scraping
 
@@ -25,7 +35,7 @@ def scenarios() -> Iterator[Scenario]:
 
 def vgpu(units: int = 1, *, cores: int | None = None, mib: int | None = None, percent: int | None = None) -> Requests:
     """What a container requests of HAMi."""
-    parts = {"nvidia_com_gpucores": cores, "nvidia_com_gpumem": mib, "nvidia_com_gpumem_percentage": percent}
+    parts = {CORES: cores, MEMORY: mib, MEMORY_PERCENTAGE: percent}
     return {GPU: units} | {name: part for name, part in parts.items() if part is not None}
 
 
