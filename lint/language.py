@@ -1,9 +1,8 @@
-"""Counts names and words that a new colleague would stumble over, and refuses more of them than there were.
+"""Counts names that say nothing, and refuses more of them than there were.
 
-Two figures are kept in `lint/language.json`: the bound names (variables, parameters, functions, classes, attributes)
-that say nothing, and the words that only this project's authors used. `python lint/language.py` fails when a count
-has grown, and warns where it has grown in tests. `--update` records the counts. `--show WORD` lists where a word
-stands.
+`lint/language.json` has the counts of bound names (variables, parameters, functions, classes, attributes).
+`python -m lint.language` fails when a count has grown, and warns where it has grown in tests. `--update` records the
+counts. `--show WORD` lists where a word stands. Words of texts are checked by codespell, with `lint/terms.txt`.
 """
 
 import argparse
@@ -40,71 +39,10 @@ FILLER_NAMES = frozenset(
 )
 SWAPS = ("item", "value", "data")
 """Names that are right for a DynamoDB item or a sample's value, and filler anywhere else: their count may not grow."""
-COINED_WORDS = frozenset(
-    [
-        "advice",
-        "advise",
-        "advised",
-        "advises",
-        "advising",
-        "anew",
-        "beside",
-        "coined",
-        "dear",
-        "dearer",
-        "desk",
-        "freeze",
-        "freezes",
-        "freezing",
-        "frozen",
-        "historian",
-        "judged",
-        "keeper",
-        "kit",
-        "ladder",
-        "likewise",
-        "mend",
-        "mended",
-        "mending",
-        "mends",
-        "nobody",
-        "offender",
-        "offenders",
-        "owed",
-        "patience",
-        "poison",
-        "quanta",
-        "rung",
-        "rungs",
-        "seal",
-        "sealed",
-        "sightings",
-        "standing",
-        "standings",
-        "tell",
-        "tells",
-        "telling",
-        "told",
-        "undamaged",
-        "unfreeze",
-        "untold",
-        "verdict",
-        "verdicts",
-        "wording",
-    ]
-)
-PHRASES = ("put aside", "put right", "cannot be had", "can be had", "design §", "wants to", "worst offenders")
 FIELD_NAMES = frozenset(
     ["what_if", "known_until", "hours_known"]  # a what-if analysis; fields of the API's answers
 )
 """Names that hold such a word and say what they are."""
-EXCEPTIONS: tuple[tuple[str, str], ...] = (
-    (r"frozen=True", "Python's own word for immutable dataclasses and pydantic models"),
-    (r'"frozen": True', "the same, as a setting of pydantic"),
-    (r"get_frozen_credentials", "a function of botocore"),
-    (r"gc\.(freeze|unfreeze)\(\)", "functions of Python's garbage collector"),
-    (r"\bnpm [a-z ]*--frozen|frozenset|frozendict", "Python's and npm's own words"),
-)
 SUFFIXES = (".py", ".md", ".ts", ".tsx", ".css", ".html", ".yaml", ".yml", ".toml", ".sh", ".mako", ".j2")
 SKIPPED = ("lint/language", "CHANGELOG.md", "tests/golden/recorded/")
 
@@ -138,26 +76,10 @@ def words_of(text: str) -> Iterator[str]:
             yield part.lower()
 
 
-def coined_words(text: str) -> Counter[str]:
-    """How often each coined word and phrase stands in a text, exceptions left out."""
-    if not _MAY_BE_COINED.search(text):
-        return Counter()
-    for pattern, _ in EXCEPTIONS:
-        text = re.sub(pattern, " ", text)
-    counts = Counter(word for word in words_of(text) if word in COINED_WORDS)
-    lower = text.lower()
-    return counts + Counter({phrase: lower.count(phrase) for phrase in PHRASES})
-
-
-_MAY_BE_COINED = re.compile("|".join(map(re.escape, sorted({*COINED_WORDS, *PHRASES}))), re.IGNORECASE)
-
-
 def measure(files: Iterable[Source]) -> Counts:
-    """Counts by name of the figure: bound names, filler, swaps and coined words."""
+    """Counts by name of the figure: bound names, filler and swaps."""
     names: Counter[str] = Counter()
-    coined: Counter[str] = Counter()
     for file in files:
-        coined += coined_words(file.text)
         names.update(bound_names(file.nodes))
     filler: Counter[str] = Counter()
     for name, count in names.items():
@@ -166,7 +88,6 @@ def measure(files: Iterable[Source]) -> Counts:
     return {
         "filler_names": {word: filler[word] for word in sorted(filler)},
         "swaps": {name: names[name] for name in SWAPS},
-        "coined_words": {word: coined[word] for word in sorted(coined)},
         "bound_names": {"all": names.total()},
     }
 
@@ -174,13 +95,13 @@ def measure(files: Iterable[Source]) -> Counts:
 def grown(counts: Counts, baseline: Counts) -> list[str]:
     """A sentence for each figure that is larger than the recorded one."""
     sentences = []
-    for figure in ("filler_names", "swaps", "coined_words"):
+    for figure in ("filler_names", "swaps"):
         for word, count in counts[figure].items():
             allowed = baseline.get(figure, {}).get(word, 0)
             if count > allowed:
                 sentences.append(
                     f"{word!r} ({figure}): {count} times, {allowed} allowed. Use the field's term (the glossary); "
-                    f"find it with: python lint/language.py --show {word!r}"
+                    f"find it with: python -m lint.language --show {word!r}"
                 )
     return sentences
 
@@ -189,7 +110,7 @@ def show(word: str, files: Iterable[Source]) -> None:
     """Print the lines in which a word stands, as a word of text or as part of a name."""
     for file in files:
         for number, line in enumerate(file.text.splitlines(), start=1):
-            if coined_words(line)[word] or word in words_of(line):
+            if word in words_of(line):
                 print(f"{file.name}:{number}: {line.strip()}")
 
 

@@ -36,6 +36,12 @@ CHECKS: dict[str, tuple[str | Path, ...]] = {
     "amounts": (BIN / "python", "-m", "authoring.amounts", "--check"),
     "dashboards": (BIN / "python", "-m", "authoring.grafana", "--check"),
     "imports": (BIN / "lint-imports",),
+    "terms": (
+        "sh",
+        "-c",
+        "git ls-files -co --exclude-standard | grep -E '[.](py|md|tsx?|css|html|ya?ml|toml|sh|mako|j2)$' "
+        "| grep -vE '^(tests/|CHANGELOG|lint/language|pyproject)' | xargs codespell",
+    ),
     "ruff": (BIN / "ruff", "check", *CODE),
     "format": (BIN / "ruff", "format", "--check", "-q", *CODE),
 }
