@@ -1,11 +1,12 @@
 """What commands without a deployment ask AWS, if there are credentials."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucost.core.errors import SourceError
 from gpucost.core.metering.instance_types import AWS_PREFIX, instance_id_of, zone_of_provider_id
+from gpucost.core.metering.nodes import CAPACITY_TYPES
 from gpucost.core.metering.unlabeled_nodes import ReportedNode
 from gpucost.core.pricing.prices import region_of
 
@@ -51,11 +52,9 @@ class AwsAccess:
             if region and instance_id_of(provider_id) not in self._requested:
                 regions.setdefault(region, set()).add(instance_id_of(provider_id))
         if regions and self.clients is not None:
-            from gpucost.sources.aws_prices.instances import Ec2Instances
-
             for region, ids in sorted(regions.items()):
                 try:
-                    self._instances |= Ec2Instances(self.clients).fetch(region, ids)
+                    self._instances |= _fetch_instances(self.clients, region, ids)
                 except SourceError as error:
                     self.warn(f"instances of {region} are not looked up: {error}")
                 self._requested |= ids
@@ -64,3 +63,34 @@ class AwsAccess:
             for provider_id in of_ec2
             if (instance_id := instance_id_of(provider_id)) in self._instances
         }
+
+
+def _fetch_instances(clients: "AwsClients", region: str, instance_ids: Collection[str]) -> dict[str, ReportedNode]:
+    """Read instances by id, as far as the account has them: EC2 lists terminated ones for about an hour.
+
+    Raises:
+        SourceError: the request failed or was refused.
+    """
+    from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
+
+    instances: dict[str, ReportedNode] = {}
+    with map_aws_errors("ec2:DescribeInstances"):
+        pages = clients("ec2", region).get_paginator("describe_instances")
+        for ids in batches(instance_ids):
+            # A filter ignores ids that EC2 does not have. As a parameter, they would fail the request.
+            for page in pages.paginate(Filters=[{"Name": "instance-id", "Values": ids}]):
+                for reservation in page["Reservations"]:
+                    instances |= {each["InstanceId"]: _reported(each) for each in reservation["Instances"]}
+    return instances
+
+
+def _reported(instance: Mapping[str, Any]) -> ReportedNode:
+    """Parse an instance. On-demand instances have no lifecycle, also in a capacity reservation."""
+    without_lifecycle = "reserved" if instance.get("CapacityReservationId") else "on-demand"
+    capacity_type = instance.get("InstanceLifecycle", without_lifecycle)
+    return ReportedNode(
+        "ec2",
+        instance["InstanceType"],
+        zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
+        capacity_type=capacity_type if capacity_type in CAPACITY_TYPES else "",
+    )

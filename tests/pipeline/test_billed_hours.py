@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
-from gpucost.pipeline.node_pools import LedgerNodePools
-from gpucost.pipeline.refresh_bill import BillRefreshService
+from gpucost.pipeline.refresh_bill import BillRefreshService, LedgerNodePools
 from gpucost.pipeline.refresh_prices import PriceRefreshService, PricesRefresh
 from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService
 from gpucost.pipeline.restate import RestateService

@@ -17,7 +17,7 @@ from gpucost.core.rollups import DAY
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.listing import ExportListing
 from gpucost.pipeline.months import MonthService
-from gpucost.pipeline.node_pools import LedgerNodePools
+from gpucost.pipeline.refresh_bill import LedgerNodePools
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.report_service import ReportService
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore

@@ -117,8 +117,7 @@ class PipelineParts(SharedParts):
     @cached_property
     def bill_service(self) -> "BillRefreshService":
         """For `functions/prices`, source `cur`."""
-        from gpucost.pipeline.node_pools import LedgerNodePools
-        from gpucost.pipeline.refresh_bill import BillRefreshService
+        from gpucost.pipeline.refresh_bill import BillRefreshService, LedgerNodePools
         from gpucost.sources.bill.athena import bill_reader
 
         return BillRefreshService(

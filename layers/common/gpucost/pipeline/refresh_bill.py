@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
+from gpucost.core.metering.instance_types import instance_id_of
 from gpucost.core.pricing.bill_lines import (
     BillLine,
     BillSharing,
@@ -22,7 +23,7 @@ from gpucost.core.pricing.bill_lines import (
 from gpucost.settings import CoreSettings
 from gpucost.settings.bill import CurSettings
 from gpucost.storage.bill_store import BillStore
-from gpucost.storage.ports import Clock
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 if TYPE_CHECKING:
     from gpucost.sources.bill.athena import AthenaBill
@@ -48,6 +49,23 @@ class BillRefresh(Struct, frozen=True):
     """Hours whose bill changed; `BillStore.changes` returns them until they are settled."""
     notes: tuple[str, ...] = ()
     bytes_scanned: int = 0
+
+
+class LedgerNodePools:
+    """Node pools by instance id, as the nodes of published hours name them."""
+
+    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+
+    def __call__(self, start: datetime, end: datetime) -> Mapping[str, str]:
+        """Return the node pools of all clusters' nodes in `[start, end)`; nodes without a known one are left out."""
+        return {
+            instance_id_of(node.provider_id): node.node_pool
+            for cluster in self._settings_store.current().clusters(start)
+            for node in self._ledger.all_nodes(cluster, start, end)
+            if node.node_pool
+        }
 
 
 class BillRefreshService:
