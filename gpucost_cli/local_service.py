@@ -29,7 +29,7 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import Manifest
 from gpucost.features.alerting.notifiers import make_notifiers
 from gpucost.features.alerting.ports import Notifier
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.http.problems import SECURITY_HEADERS
 from gpucost.http.responses import JSON_CONTENT_TYPE
 from gpucost.pipeline.attribute import SoFar
@@ -366,13 +366,13 @@ def _is_due(last: datetime | None, now: datetime, hour: int) -> bool:
     return last is None or (now.hour >= hour and now.date() > last.date())
 
 
-def _without_email(secret_value: Callable[[str], str]) -> Callable[[SettingsWithAlerts], Mapping[str, Notifier]]:
+def _without_email(secret_value: Callable[[str], str]) -> Callable[[SettingsDocument], Mapping[str, Notifier]]:
     """Make the notifiers of the settings' receivers. Email needs SNS: its receivers are reported as failed."""
 
     def client(service: str) -> Any:
         raise SourceError(f"{service} is only available on AWS: deploy gpucost to notify by email")
 
-    def notifiers(settings: SettingsWithAlerts) -> Mapping[str, Notifier]:
+    def notifiers(settings: SettingsDocument) -> Mapping[str, Notifier]:
         return make_notifiers(settings, email_topic_arn="", public_url="", client=client, secret_value=secret_value)
 
     return notifiers

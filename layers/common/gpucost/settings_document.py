@@ -1,16 +1,14 @@
-"""The settings document: the sections of the core and of every feature, and the store that keeps it."""
+"""The settings document, how it is read, and the store that keeps it."""
 
 from collections.abc import Callable
 from datetime import datetime
 
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.settings.documents import ReadDocument, read_document
 from gpucost.storage.ports import Table
 from gpucost.storage.settings_store import DynamoSettingsStore
 
-
-class SettingsDocument(SettingsWithAlerts):
-    """The whole settings document: the sections of the core (`CoreSettings`) and those of every feature."""
+__all__ = ["SettingsDocument", "SettingsDocumentStore", "parse_settings", "read_settings"]
 
 
 def read_settings(text: str) -> ReadDocument[SettingsDocument]:

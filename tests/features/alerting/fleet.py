@@ -21,7 +21,7 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.refusals import RefusedMessageError
 from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
@@ -157,7 +157,7 @@ class Fleet:
     def push(self, text: str) -> None:
         self.settings_store.push(text, author="test", now=self.now)
 
-    def receivers(self, settings: SettingsWithAlerts) -> dict[str, Notifier]:
+    def receivers(self, settings: SettingsDocument) -> dict[str, Notifier]:
         return {receiver.key: self.notifiers[receiver.key] for receiver in settings.alerts.receivers}
 
     def service(self, client: Any = None) -> AlertService:

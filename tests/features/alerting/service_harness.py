@@ -15,7 +15,7 @@ from gpucost.features.alerting.alert_service import AlertService
 from gpucost.features.alerting.hourly_evaluation import estimates_check
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
-from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
+from gpucost.features.alerting.settings import SettingsDocument, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
@@ -46,21 +46,21 @@ class StubSettingsStore:
     def __init__(self, text: str | None) -> None:
         self.text = text
 
-    def current(self) -> StoredSettings[SettingsWithAlerts]:
+    def current(self) -> StoredSettings[SettingsDocument]:
         if self.text is None:
             raise SettingsMissingError("no settings have been pushed yet")
         return StoredSettings(1, self.text, parse_settings(self.text), "test", START)
 
-    def newest(self) -> StoredSettings[SettingsWithAlerts]:
+    def newest(self) -> StoredSettings[SettingsDocument]:
         return self.current()
 
-    def version(self, number: int) -> StoredSettings[SettingsWithAlerts]:
+    def version(self, number: int) -> StoredSettings[SettingsDocument]:
         return self.current()
 
-    def history(self) -> list[StoredSettings[SettingsWithAlerts]]:
+    def history(self) -> list[StoredSettings[SettingsDocument]]:
         raise NotImplementedError
 
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsWithAlerts]:
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsDocument]:
         raise NotImplementedError
 
 
@@ -163,7 +163,7 @@ class ServiceHarness:
     email: RecordingNotifier = field(default_factory=RecordingNotifier)
     now: datetime = START
 
-    def receivers(self, settings: SettingsWithAlerts) -> dict[str, Notifier]:
+    def receivers(self, settings: SettingsDocument) -> dict[str, Notifier]:
         return {"slack:gpucost/slack": self.slack, "email": self.email} if settings.alerts.receivers else {}
 
     def service(self) -> AlertService:

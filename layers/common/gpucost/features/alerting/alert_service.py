@@ -29,7 +29,7 @@ from gpucost.features.alerting.ports import AlertStateStore, MakeNotifiers, Noti
 from gpucost.features.alerting.rule_kinds.external import ExternalRule
 from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER, MAX_NOTE_LENGTH, ScopeUpdate
-from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes, rules_of_scope
+from gpucost.features.alerting.settings import SettingsDocument, alert_scopes, rules_of_scope
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.runtime.messages import AlertTick, ExternalAlert, ExternalAlerts, HourPublished, NotificationSetAside
 from gpucost.runtime.observability import logger
@@ -63,7 +63,7 @@ class AlertService:
 
     def __init__(
         self,
-        settings_store: SettingsStore[SettingsWithAlerts],
+        settings_store: SettingsStore[SettingsDocument],
         inputs: RuleInputs,
         state_store: AlertStateStore,
         history: AlertHistory,
@@ -135,7 +135,7 @@ class AlertService:
         _raise_failures(failures)
 
     def _repeat_notifications(
-        self, settings: SettingsWithAlerts, states: ScopeStates, at: datetime, muting: Muting
+        self, settings: SettingsDocument, states: ScopeStates, at: datetime, muting: Muting
     ) -> tuple[AlertGroup, ...]:
         """Return a scope's groups, with repeated notifications in their outboxes."""
         try:
@@ -160,14 +160,14 @@ class AlertService:
             self._send_dead_letter(body, f"{MAX_FIRING_ALERTS} alerts of AMP fire already")
         _raise_failures(self._deliver_scope(stored.settings, FLEET_SCOPE))
 
-    def _current_settings(self) -> StoredSettings[SettingsWithAlerts] | None:
+    def _current_settings(self) -> StoredSettings[SettingsDocument] | None:
         try:
             return self._settings_store.current()
         except SettingsMissingError:
             logger.info("no settings have been pushed yet: there are no alert rules to evaluate")
             return None
 
-    def _deliver_scope(self, settings: SettingsWithAlerts, scope: str) -> list[str]:
+    def _deliver_scope(self, settings: SettingsDocument, scope: str) -> list[str]:
         """Deliver a scope's outboxes, and return what failed."""
         fleet_groups = self._state_store.load(FLEET_SCOPE).groups
         groups = fleet_groups if scope == FLEET_SCOPE else self._state_store.load(scope).groups
@@ -176,7 +176,7 @@ class AlertService:
         )
 
     def _deliver(
-        self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
+        self, settings: SettingsDocument, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
     ) -> list[str]:
         """Deliver the outboxes of groups by scope, and return what failed."""
         failures: dict[str, str] = {}
@@ -201,7 +201,7 @@ class AlertService:
         self._send_dead_letter(letter.model_dump_json(), reason)
 
     def _resend_firing(
-        self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
+        self, settings: SettingsDocument, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
     ) -> list[str]:
         """Send firing alerts again to receivers that would resolve them otherwise, and return what failed."""
         rules, failures = settings.alerts.rules_by_name(), []
@@ -326,7 +326,7 @@ class AmpAlertHandler:
     def __init__(self, state_store: AlertStateStore) -> None:
         self._state_store = state_store
 
-    def handle(self, settings: SettingsWithAlerts, message: ExternalAlerts) -> list[ExternalAlert]:
+    def handle(self, settings: SettingsDocument, message: ExternalAlerts) -> list[ExternalAlert]:
         """Store which alerts fire, and notify changes: all receivers if there is no rule of kind `external`.
 
         Returns:

@@ -16,7 +16,7 @@ from gpucost.features.alerting.model import Alert, EvaluationCursor
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.rule_kinds.base import HourRule
 from gpucost.features.alerting.scope_update import ScopeUpdate
-from gpucost.features.alerting.settings import SettingsWithAlerts, rules_of_scope
+from gpucost.features.alerting.settings import SettingsDocument, rules_of_scope
 from gpucost.storage.ports import PublishedHours, SettingsStore
 
 MAX_CLUSTER_WAIT_HOURS = 3
@@ -44,7 +44,7 @@ class HourFigures:
     def __init__(
         self,
         ledger: PublishedHours,
-        settings: SettingsWithAlerts,
+        settings: SettingsDocument,
         summaries: Sequence[HourSummary],
         cluster: str,
         allows_estimates: Callable[[int], bool],
@@ -144,7 +144,7 @@ class HourlyRuleEvaluator:
         self._allows_estimates = inputs.allows_estimates
         self._state_store = state_store
 
-    def evaluate_cluster(self, settings: SettingsWithAlerts, cluster: str, newest: datetime) -> None:
+    def evaluate_cluster(self, settings: SettingsDocument, cluster: str, newest: datetime) -> None:
         """Evaluate all rules of one cluster through an hour.
 
         Raises:
@@ -155,7 +155,7 @@ class HourlyRuleEvaluator:
         if rules or states.groups:
             self._evaluate_through(settings, states, rules, [cluster], newest)
 
-    def evaluate_cross_cluster_waste(self, settings: SettingsWithAlerts, newest: datetime) -> None:
+    def evaluate_cross_cluster_waste(self, settings: SettingsDocument, newest: datetime) -> None:
         """Evaluate waste over all clusters of each rule, through the newest hour that all of them have figures for.
 
         Raises:
@@ -169,7 +169,7 @@ class HourlyRuleEvaluator:
 
     def _evaluate_through(
         self,
-        settings: SettingsWithAlerts,
+        settings: SettingsDocument,
         states: ScopeStates,
         rules: Mapping[str, HourRule],
         clusters: Sequence[str],
@@ -215,7 +215,7 @@ class HourlyRuleEvaluator:
 
     def _apply_restated_hours(
         self,
-        settings: SettingsWithAlerts,
+        settings: SettingsDocument,
         update: ScopeUpdate,
         rules: Mapping[str, HourRule],
         cluster: str,
@@ -226,7 +226,7 @@ class HourlyRuleEvaluator:
                 for finding in _findings(rule, hour_figures, update.alerts_of_rule(name)):
                     update.apply_restated_finding(name, finding)
 
-    def _figures(self, settings: SettingsWithAlerts, summaries: Sequence[HourSummary], cluster: str) -> HourFigures:
+    def _figures(self, settings: SettingsDocument, summaries: Sequence[HourSummary], cluster: str) -> HourFigures:
         return HourFigures(self._ledger, settings, summaries, cluster, self._allows_estimates)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:
@@ -260,7 +260,7 @@ class HourlyRuleEvaluator:
         return [summary for hour in sorted(changed) for summary in self._summaries(cluster, hour, hour + HOUR).values()]
 
 
-def _hour_rules(settings: SettingsWithAlerts, scope: str) -> dict[str, HourRule]:
+def _hour_rules(settings: SettingsDocument, scope: str) -> dict[str, HourRule]:
     rules = rules_of_scope(settings, scope).items()
     return {name: rule for name, rule in rules if isinstance(rule, HourRule)}
 
@@ -279,7 +279,7 @@ def _clusters_to_sum(rule: HourRule, by_cluster: Mapping[str, HourSummary], clus
 
 
 def _first_hour_to_evaluate(
-    states: ScopeStates, rules: Mapping[str, HourRule], newest: datetime, settings: SettingsWithAlerts
+    states: ScopeStates, rules: Mapping[str, HourRule], newest: datetime, settings: SettingsDocument
 ) -> datetime:
     """Return the oldest hour that may still matter, so that hours of lost or reordered messages are evaluated, too."""
     if states.cursor.evaluated_through is None:
@@ -298,7 +298,7 @@ def _versions_to_keep(
     return tuple(sorted((hour, version) for hour, version in versions.items() if hour >= oldest))
 
 
-def estimates_check(settings_store: SettingsStore[SettingsWithAlerts]) -> Callable[[int], bool]:
+def estimates_check(settings_store: SettingsStore[SettingsDocument]) -> Callable[[int], bool]:
     """Return a check whether a version of the settings allows estimated utilization. An unreadable version may."""
 
     def allows_estimates(version: int) -> bool:

@@ -14,7 +14,7 @@ from gpucost.core.rollups import DAY, costs_by_unit
 from gpucost.features.alerting.cluster_months import ClusterMonth, ClusterMonths, earlier_units
 from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.features.alerting.rule_kinds.budget import lowest_budget
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.reports.published_until import PublishedUntil
 from gpucost.storage.ports import Clock, PublishedHours, Rollups, SettingsStore
 
@@ -62,12 +62,7 @@ class BudgetService:
     """
 
     def __init__(
-        self,
-        settings_store: SettingsStore[SettingsWithAlerts],
-        rollups: Rollups,
-        ledger: PublishedHours,
-        *,
-        clock: Clock,
+        self, settings_store: SettingsStore[SettingsDocument], rollups: Rollups, ledger: PublishedHours, *, clock: Clock
     ) -> None:
         self._settings_store = settings_store
         self._rollups = rollups

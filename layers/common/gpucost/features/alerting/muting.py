@@ -12,7 +12,7 @@ from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry
 from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
 from gpucost.features.alerting.rule_kinds.base import Rule
-from gpucost.features.alerting.settings import AlertSettings, SettingsWithAlerts
+from gpucost.features.alerting.settings import AlertSettings, SettingsDocument
 from gpucost.runtime.observability import logger
 
 
@@ -87,7 +87,7 @@ class Muting(Struct, frozen=True):
 
 
 def current_muting(
-    settings: SettingsWithAlerts, silences: Sequence[Silence], groups: Iterable[AlertGroup], now: datetime
+    settings: SettingsDocument, silences: Sequence[Silence], groups: Iterable[AlertGroup], now: datetime
 ) -> Muting:
     """Collect what mutes notifications now, from the settings, the silences and the firing data alerts."""
     rules = settings.alerts.rules_by_name()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.month_budgets import BudgetService
     from gpucost.features.alerting.ports import Notifier, ReadSavings
     from gpucost.features.alerting.queries import AlertQueries
-    from gpucost.features.alerting.settings import SettingsWithAlerts
+    from gpucost.features.alerting.settings import SettingsDocument
     from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.spend import DynamoSpendStore
     from gpucost.features.alerting.storage.states import DynamoAlertStateStore
@@ -55,7 +55,7 @@ class AlertingParts(SharedParts):
         return DynamoSpendStore(self.table)
 
     @cached_property
-    def notifiers(self) -> "Callable[[SettingsWithAlerts], Mapping[str, Notifier]]":
+    def notifiers(self) -> "Callable[[SettingsDocument], Mapping[str, Notifier]]":
         """The notifiers of the settings' receivers, by the receivers' keys."""
         from gpucost.features.alerting.notifiers import make_notifiers
 

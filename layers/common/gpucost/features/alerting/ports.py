@@ -11,7 +11,7 @@ from msgspec import Struct
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.ledger import DaySummary
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.storage.ports import PublishedHours, Rollups
 
 
@@ -166,5 +166,5 @@ class Notifier(Protocol):
         ...
 
 
-MakeNotifiers = Callable[[SettingsWithAlerts], Mapping[str, Notifier]]
+MakeNotifiers = Callable[[SettingsDocument], Mapping[str, Notifier]]
 """Returns the notifiers of the receivers in a settings document, by receiver key."""

@@ -14,7 +14,7 @@ from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertStateStore
-from gpucost.features.alerting.settings import SettingsWithAlerts, alert_scopes
+from gpucost.features.alerting.settings import SettingsDocument, alert_scopes
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
@@ -49,7 +49,7 @@ class AlertQueries:
 
     def __init__(
         self,
-        settings_store: SettingsStore[SettingsWithAlerts],
+        settings_store: SettingsStore[SettingsDocument],
         state_store: AlertStateStore,
         history: AlertHistory,
         silences: SilenceStore,

@@ -21,7 +21,7 @@ from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notifi
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs, ScopeStates
 from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.features.alerting.tick_figures import pricing_fingerprint
 from gpucost.runtime.messages import AlertTick, ClusterState
 from gpucost.storage.ports import StoredSettings
@@ -30,7 +30,7 @@ MAX_REPLAY_PERIOD = timedelta(days=62)
 
 
 def replay(
-    inputs: RuleInputs, stored_settings: StoredSettings[SettingsWithAlerts], start: datetime, end: datetime
+    inputs: RuleInputs, stored_settings: StoredSettings[SettingsDocument], start: datetime, end: datetime
 ) -> Iterator[Notification]:
     """Yield the notifications that a document's rules would have caused in the hours of `[start, end)`, in order.
 
@@ -153,7 +153,7 @@ class _PastRollups:
 class _InMemorySpendStore:
     """Keeps the sums of one replay, and sums earlier days from stored hours; implements `SpendStore`."""
 
-    def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts) -> None:
+    def __init__(self, inputs: RuleInputs, settings: SettingsDocument) -> None:
         self._inputs = inputs
         self._pricing_fingerprint = pricing_fingerprint(settings)
         self._parts: dict[tuple[str, datetime, int], PartialMonthSpend] = {}

@@ -10,7 +10,7 @@ from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.rule_kinds.base import TickRule
 from gpucost.features.alerting.scope_update import ScopeUpdate
-from gpucost.features.alerting.settings import SettingsWithAlerts, rules_of_scope
+from gpucost.features.alerting.settings import SettingsDocument, rules_of_scope
 from gpucost.features.alerting.tick_figures import TickFigures
 from gpucost.runtime.messages import AlertTick
 from gpucost.storage.ports import StoredSettings
@@ -28,7 +28,7 @@ class ScheduledRuleEvaluator:
         self._inputs = inputs
         self._state_store = state_store
 
-    def evaluate(self, stored_settings: StoredSettings[SettingsWithAlerts], message: AlertTick) -> None:
+    def evaluate(self, stored_settings: StoredSettings[SettingsDocument], message: AlertTick) -> None:
         """Evaluate a tick once; the same or an older tick changes nothing.
 
         Raises:
@@ -61,7 +61,7 @@ class ScheduledRuleEvaluator:
         self._state_store.save_cursor(replace(update.cursor, evaluated_through=tick.at))
 
     def repeat_notifications(
-        self, settings: SettingsWithAlerts, states: ScopeStates, at: datetime, muting: Muting
+        self, settings: SettingsDocument, states: ScopeStates, at: datetime, muting: Muting
     ) -> tuple[AlertGroup, ...]:
         """Repeat the notifications of firing alerts whose interval is over, unless they are acknowledged or muted.
 

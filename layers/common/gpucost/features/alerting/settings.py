@@ -152,8 +152,8 @@ def _is_time_zone(name: str) -> bool:
     return True
 
 
-class SettingsWithAlerts(CoreSettings):
-    """The settings document with the section of this feature."""
+class SettingsDocument(CoreSettings):
+    """The settings document: the sections of the core (`CoreSettings`) and of alerting, the only feature with one."""
 
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "rules": ("rule", tuple(rule.kind for rule in RULES)),
@@ -181,12 +181,12 @@ class SettingsWithAlerts(CoreSettings):
                 yield f"alerts.receivers[{index}].url", receiver.url
 
 
-def alert_scopes(settings: SettingsWithAlerts) -> list[str]:
+def alert_scopes(settings: SettingsDocument) -> list[str]:
     """Return every scope that may have alert states."""
     return [FLEET_SCOPE, CROSS_CLUSTER_WASTE_SCOPE, *(cluster.name for cluster in settings.clusters)]
 
 
-def rules_of_scope(settings: SettingsWithAlerts, scope: str) -> dict[str, Rule]:
+def rules_of_scope(settings: SettingsDocument, scope: str) -> dict[str, Rule]:
     """Return the rules that are evaluated in a scope, with a default rule for AMP's alerts if none is set."""
     rules = {name: rule for name, rule in settings.alerts.rules_by_name().items() if rule.is_evaluated_in(scope)}
     if scope == FLEET_SCOPE and not any(isinstance(rule, ExternalRule) for rule in rules.values()):

@@ -18,7 +18,7 @@ from gpucost.features.alerting.cluster_months import ClusterMonth, ClusterMonths
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import ABSENT_DAY, DayToDateSpend, PartialMonthSpend, RuleInputs
 from gpucost.features.alerting.rule_kinds.base import Rule, RuleScope
-from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.runtime.messages import AlertTick
 from gpucost.storage.ports import StoredSettings
 
@@ -49,7 +49,7 @@ class TickFigures:
     """
 
     def __init__(
-        self, inputs: RuleInputs, stored_settings: StoredSettings[SettingsWithAlerts], message: AlertTick
+        self, inputs: RuleInputs, stored_settings: StoredSettings[SettingsDocument], message: AlertTick
     ) -> None:
         self.inputs = inputs
         self.stored_settings = stored_settings
@@ -203,7 +203,7 @@ class TickFigures:
         return self._previous_days_to_date[key]
 
 
-def pricing_fingerprint(settings: SettingsWithAlerts) -> str:
+def pricing_fingerprint(settings: SettingsDocument) -> str:
     """Describe how prices are found (sources, split and currency, not the prices), to detect that this changed."""
     pricing = settings.pricing
     return f"{pricing.currency} {'>'.join(pricing.ordered_sources)} {pricing.split}"

@@ -7,11 +7,11 @@ from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifie
 from gpucost.features.alerting.notifiers.email import EmailNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.features.alerting.ports import Notifier
-from gpucost.features.alerting.settings import AlertmanagerReceiver, Receiver, SettingsWithAlerts, SlackReceiver
+from gpucost.features.alerting.settings import AlertmanagerReceiver, Receiver, SettingsDocument, SlackReceiver
 
 
 def make_notifiers(
-    settings: SettingsWithAlerts,
+    settings: SettingsDocument,
     *,
     email_topic_arn: str,
     public_url: str,
