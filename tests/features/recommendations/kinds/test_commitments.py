@@ -66,6 +66,7 @@ def test_commitment_to_the_floor_saves_the_cost_difference_of_the_fleet() -> Non
     after = sum(2 * 0.9 + 1.5 * max(0, nodes(hour) - 2) for hour in range(HOURS))
     assert float(recommendation.saving.usd) == pytest.approx((before - after) / HOURS * 730, rel=1e-4)
     assert recommendation.evidence.facts["utilization of the commitment"] == "99.7%"
+    assert recommendation.evidence.facts["node pools"] == "solo"
     assert recommendation.recommended_gpus == recommendation.current_gpus - 2
     assert "nodes without pods" not in recommendation.evidence.facts
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.features.recommendations.fewer_nodes import fewer_nodes_phrase
 from gpucost.features.recommendations.kinds.consolidate import pack_nodes
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
@@ -162,6 +163,22 @@ def test_the_newest_hours_say_when_consolidation_is_reached() -> None:
         "the same period as the summary"
     )
     assert (recommendation.current_gpus, recommendation.recommended_gpus) == (Decimal(4), Decimal(3))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "phrase"),
+    [
+        ([4] * 100, [3] * 93 + [2] * 7, "with 3 nodes instead of 4, and 2 in 7% of hours"),
+        ([2] * 100, [0] * 73 + [1] * 4 + [2] * 23, "with no nodes in 73% of hours, and 1 in 4%"),
+        ([2] * 1000, [1] * 995 + [0] * 5, "with 1 node instead of 2"),
+        ([2] * 100, [1] * 28 + [2] * 72, "with 1 node in 28% of hours"),
+    ],
+)
+def test_title_names_all_numbers_of_nodes_that_the_saving_is_of(
+    before: list[int], after: list[int], phrase: str
+) -> None:
+    """Else a saving exceeds the cost of the nodes that its title removes."""
+    assert fewer_nodes_phrase(before, after) == phrase
 
 
 def test_evidence_says_how_many_nodes_were_spare_in_which_part_of_the_hours() -> None:

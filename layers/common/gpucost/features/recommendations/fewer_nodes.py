@@ -1,7 +1,7 @@
 """Says with how many nodes a pool is enough, and in which hours, as an engineer would."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -12,6 +12,8 @@ _SAME_SHARE: Final = 0.9
 """Part of the hours from which on they count as alike."""
 _ALL_SHARE: Final = 0.995
 """Part of the hours that is written as all hours."""
+_NAMED_SHARE: Final = 0.01
+"""Part of the hours from which on another number of nodes is named, because the saving includes it."""
 _REGULAR_SHARE: Final = 0.5
 """Part of the times of an hour of the week that must be alike for the hour to be named."""
 _MOST_TIMES: Final = 3
@@ -22,6 +24,8 @@ _DAY = 24
 
 def fewer_nodes_phrase(before: Sequence[int], after: Sequence[int]) -> str:
     """How many nodes are enough in how many hours, for example `with 1 node in 28% of hours`.
+
+    The saving is of all these hours, so a number of nodes that some of them have is not left out.
 
     Args:
         before: the nodes of each hour.
@@ -35,7 +39,14 @@ def fewer_nodes_phrase(before: Sequence[int], after: Sequence[int]) -> str:
     in_hours = "" if share >= _ALL_SHARE else f" in {_format_share(share)} of hours"
     (usual_before, usual_after), count = pairs.most_common(1)[0]
     if count >= _SAME_SHARE * hours:
-        return f"with {_count_nodes(usual_after)}{in_hours or f' instead of {format_count(usual_before)}'}"
+        others = {
+            after: number
+            for (nodes, after), number in pairs.items()
+            if nodes == usual_before and after != usual_after and number >= _NAMED_SHARE * len(before)
+        }
+        return f"with {_count_nodes(usual_after)}" + _usual_and_others(
+            len(before), hours, in_hours or f" instead of {format_count(usual_before)}", others
+        )
     if sum(pairs[pair] for pair in pairs if pair[0] == usual_before) >= _SAME_SHARE * hours:
         fewest, most = min(after for _, after in pairs), max(after for _, after in pairs)
         between = _count_nodes(most) if fewest == most else f"{format_count(fewest)} to {_count_nodes(most)}"
@@ -43,6 +54,29 @@ def fewer_nodes_phrase(before: Sequence[int], after: Sequence[int]) -> str:
     fewest, most = min(before - after for before, after in pairs), max(before - after for before, after in pairs)
     between = format_count(fewest) if fewest == most else f"{format_count(fewest)} to {format_count(most)}"
     return f"with {between} fewer node{'' if most == 1 else 's'}{in_hours}"
+
+
+def _usual_and_others(total: int, hours: int, usual: str, others: Mapping[int, int]) -> str:
+    """The hours of the usual number of nodes and of others, for example ` instead of 4, and 2 in 7% of hours`.
+
+    Args:
+        total: all hours.
+        hours: those in which fewer nodes are enough.
+        usual: of the usual number alone.
+        others: how many hours have each of the other numbers.
+    """
+    if not others:
+        return usual
+    count = sum(others.values())
+    fewest, most = min(others), max(others)
+    named = (
+        (format_count(most) if most else "none")
+        if fewest == most
+        else f"{format_count(fewest)} to {format_count(most)}"
+    )
+    if hours >= _ALL_SHARE * total:
+        return f"{usual}, and {named} in {_format_share(count / total)} of hours"
+    return f" in {_format_share((hours - count) / total)} of hours, and {named} in {_format_share(count / total)}"
 
 
 def enough_nodes_fact(before: Sequence[int], after: Sequence[int]) -> str:

@@ -50,6 +50,8 @@ _NOT_VISIBLE = (
     "List prices do not show a Savings Plan or Reserved Instance: dismiss this after you buy one, or add its price to "
     "the settings' rates."
 )
+_MOST_POOLS: Final = 4
+"""Names of node pools in a fact."""
 _MIN_NODES_WITHOUT_PODS = 0.05
 """On average. Less is a node that started or ended."""
 _FULL_SHARE: Final = 0.95
@@ -177,6 +179,7 @@ class Commitment(RecommendationKind):
                     "utilization of the commitment": f"{used_share:.1%}",
                     "steady": f"{format_count(steady_gpus)} GPUs",
                     "GPUs" if is_family else "nodes": amount_range,
+                    "node pools": _pool_names(all_pools),
                     **_nodes_without_pods(all_pools, priced_hours),
                 },
             ),
@@ -303,6 +306,12 @@ def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHourlySer
 def _gpu_model(pools: Sequence[PoolHourlySeries]) -> str:
     models = {pool.key.gpu_model for pool in pools}
     return models.pop() if len(models) == 1 else ""
+
+
+def _pool_names(pools: Sequence[PoolHourlySeries]) -> str:
+    """The node pools that the nodes are of, so that nobody takes those of another pool for them."""
+    names = sorted({pool.key.node_pool or "nodes without a node pool" for pool in pools})
+    return ", ".join(names[:_MOST_POOLS]) + (f" and {len(names) - _MOST_POOLS} more" if names[_MOST_POOLS:] else "")
 
 
 def _format_prices(look_back: LookBack, names: Sequence[str]) -> str:
