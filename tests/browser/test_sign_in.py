@@ -190,7 +190,7 @@ def node_of(line: Line) -> NodeHour:
 @pytest.fixture
 def tabs(chromium: Browser, site: Site) -> Iterator[Tabs]:
     hosts = {url.removeprefix("http://") for url in (site.address, site.issuer.address)}
-    opened = Tabs(chromium, hosts, expected=("/v1/forecasts", "/v1/hours", "/v1/nodes", "/v1/prices"))
+    opened = Tabs(chromium, hosts)
     yield opened
     opened.check()
     site.refuses = False

@@ -188,6 +188,9 @@ def test_every_route_allows_only_its_roles(route: str, caller_name: str) -> None
     caller, may = CALLERS[caller_name]
     answer = request_as(caller, path_of(route), query)
     assert answer.status == (200 if need in may else 403), answer.body
+    if need != "public" and need in may:
+        widest = max(may & {"bu", "viewer", "admin"}, key=["bu", "viewer", "admin"].index)
+        assert answer.headers["X-Role"] == widest, "the page requests nothing that needs a wider role"
     if need not in may:
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert set(answer.json) == {"type", "title", "status", "detail", "instance"}

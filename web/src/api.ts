@@ -94,6 +94,32 @@ export async function fetchAll<Route extends PagedPath>(
   return { ...first, rows, cursor };
 }
 
+/** Routes that not every role may read, with the roles that may. */
+const VIEWERS = ["viewer", "admin"];
+const ROLES: Partial<Record<string, readonly string[]>> = {
+  "v1/hours": VIEWERS,
+  "v1/nodes": VIEWERS,
+  "v1/restatements": VIEWERS,
+  "v1/split-policies": VIEWERS,
+  "v1/prices": ["admin"],
+};
+
+/** The widest role of the caller, as the last response said it; null before. */
+let role: string | null = null;
+
+/** Why the API would deny a route to a role; undefined if it would not, or if the role is not known. */
+export function denialOf(
+  path: string,
+  role: string | null,
+  parameters: Readonly<Record<string, string | undefined>> = {},
+): string | undefined {
+  const isOfFleet = path === "v1/forecasts" && !parameters["business_unit"];
+  const roles = isOfFleet ? VIEWERS : ROLES[path];
+  return role === null || roles === undefined || roles.includes(role)
+    ? undefined
+    : `/${path} needs the role ${roles.join(" or ")}`;
+}
+
 /** As `fetchJson`, but null if access is denied or the route does not exist. */
 export async function fetchIfAllowed<Route extends Path>(
   path: Route,
@@ -194,9 +220,12 @@ export async function fetchServed<Body>(path: "so-far" | "doctor"): Promise<Body
 async function get(path: string, parameters: Record<string, string | undefined>): Promise<Response> {
   const present = Object.entries(parameters).filter((entry): entry is [string, string] => Boolean(entry[1]));
   const query = new URLSearchParams(present).toString();
+  const denial = denialOf(path, role, parameters); // a refused request would be an error on the browser's console
+  if (denial !== undefined) throw new Problem(403, denial);
   for (let attempt = 0; ; attempt++) {
     const token = await accessToken();
     const response = await fetchWithTimeout(query === "" ? path : `${path}?${query}`, token);
+    role = response.headers.get("X-Role") ?? role;
     if (response.ok) return response;
     if (response.status === 401 && token !== null) await redirectToSignIn();
     const pause = PAUSES[attempt];

@@ -45,6 +45,11 @@ class Scope(Struct, frozen=True):
         if not self.covers(business_unit):
             raise AccessDeniedError(f"your roles do not cover business unit {business_unit!r}")
 
+    @property
+    def widest_role(self) -> Literal["bu", "viewer", "admin"]:
+        """The role that opens most routes to the caller."""
+        return "admin" if self.is_admin else "viewer" if self.is_fleet else "bu"
+
     def satisfies(self, required: RequiredRole) -> bool:
         """Whether the caller may use a route that requires a role."""
         if required == "admin":

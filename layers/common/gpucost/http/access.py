@@ -19,6 +19,8 @@ from gpucost.reports.access import AccessPolicy
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 _ROLE_ATTRIBUTE = "_open_to"
+ROLE_HEADER = "X-Role"
+"""The caller's widest role, so that the page requests nothing that another role may read only."""
 _DENIALS = {"viewer": "covers all business units and needs the role viewer or admin", "admin": "needs the role admin"}
 
 
@@ -56,6 +58,9 @@ def authorize(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpRes
             if not scope.satisfies(role):
                 raise AccessDeniedError(f"{app.current_event.path} {_DENIALS[role]}")
             app.context["scope"] = scope
+            response = next_middleware(app)
+            response.headers[ROLE_HEADER] = scope.widest_role
+            return response
         return next_middleware(app)
 
     return check_access
