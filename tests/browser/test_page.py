@@ -499,28 +499,26 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     answer = demo.ask(f"/v1/nodes?{day(demo)}&limit=1000")["rows"]
     newest = max(row["hour"] for row in answer)
     costs: dict[str, Decimal] = {}
-    figures: dict[str, tuple[str, str, Decimal]] = {}
+    expected: dict[str, tuple[str, str, str, str]] = {}
+    monthly: dict[str, Decimal] = {}
     for node in {row["node"] for row in answer if row["hour"] == newest}:
         rows = [row for row in answer if row["node"] == node]
         empty = sum(not row["holders"] for row in rows)
         cost = sum((row["node_cost_usd"] for row in rows), Decimal(0))
         free = sum((row["unallocated_usd"] for row in rows), Decimal(0))
-        idle = sum((row["node_cost_usd"] for row in rows if not row["holders"]), Decimal(0)) / len(rows) * 730
+        idle = sum((row["node_cost_usd"] for row in rows if not row["holders"]), Decimal(0))
         costs[node] = idle
-        figures[node] = f"{empty} of {len(rows)}", usd(free), cost / len(rows) * 730
-    most = max(monthly for _, _, monthly in figures.values())
-    expected = {
-        node: (empty_hours, free_usd, round_usd(monthly, most), round_usd(costs[node], most))
-        for node, (empty_hours, free_usd, monthly) in figures.items()
-    }
+        expected[node] = f"{empty} of {len(rows)}", usd(free), usd(cost), usd(idle)
+        monthly[node] = cost / len(rows) * 730
+    most = max(monthly.values())
     shown = cells(page, "removals")
     full_names = {short(node): node for node in expected}
     assert {
         full_names[row["Node"]]: (
             row["Hours without pods"],
             row["Unallocated cost"],
-            row["Node cost per month"],
-            row["Cost without pods per month"],
+            row["Node cost"],
+            row["Cost without pods"],
         )
         for row in shown
     }.items() <= expected.items()
@@ -532,13 +530,15 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     now = page.get_by_test_id("remove-now").locator("li")
     expect(now).to_have_count(len(removable))
     expect(now.first).to_contain_text(
-        f"saves {expected[full_names[shown[0]['Node']]][2]} a month: 24 hours without pods."
+        f"saves {round_usd(monthly[full_names[shown[0]['Node']]], most)} a month at the rate of these 24 hours: "
+        "24 hours without pods."
     )
     pools: dict[str, Decimal] = {}
     for node, cost in costs.items():
         if cost and node not in removable:
-            pool = next(row["node_pool"] for row in answer if row["node"] == node)
-            pools[pool] = pools.get(pool, Decimal(0)) + cost
+            last = next(row for row in answer if row["node"] == node)
+            if last["capacity_type"] != "reserved":  # they cost the same without nodes
+                pools[last["node_pool"]] = pools.get(last["node_pool"], Decimal(0)) + cost / 24 * 730
     texts = page.get_by_test_id("scale-down").locator("li").all_inner_texts()
     for text, (pool, cost) in zip(texts, sorted(pools.items(), key=lambda entry: -entry[1]), strict=False):
         assert text.startswith(f"Node pool {pool}: up to {round_usd(cost, most)} a month")

@@ -154,7 +154,7 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
     [
         ("overview?", "units", ["Business unit", "Waste", "Waste %", "Waste change"]),
         ("explore?by=workload&compare=1&", "explore", ["Workload", "Allocated cost", "Change"]),
-        ("nodes?", "removals", ["Node", "Cost without pods per month", "Node cost per month"]),
+        ("nodes?", "removals", ["Node", "Cost without pods", "Node cost"]),
     ],
 )
 def test_tables_on_a_phone_begin_with_the_answer_and_say_that_more_follows(
@@ -269,10 +269,7 @@ def test_nodes_of_a_long_period_say_first_that_they_are_of_a_week(visit: Callabl
     expect(period).to_contain_text("All figures are of seven days:")
     follows = "(section, period) => period.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING"
     assert page.locator("main section").first.evaluate(follows, period.element_handle())
-    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text(
-        "Costs per month are extrapolated: an hour's mean at this period's rate × 730. "
-        "Unallocated cost is that of the period"
-    )
+    expect(page.get_by_test_id("removals").locator("caption")).to_contain_text("All amounts are of these 7 days")
     week = visit(site, "nodes?zone=utc")
     expect(week.get_by_role("combobox", name="Period")).to_have_value("7d")
     expect(week.get_by_test_id("nodes-period")).not_to_contain_text("All figures are of")

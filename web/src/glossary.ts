@@ -19,7 +19,7 @@ export const GLOSSARY_GROUPS = {
     "cost with idle":
       "The allocated cost and the idle cost, which is shared by allocated cost or a row of its own. All rows add up to the node cost.",
     "waste per month": "A workload's waste per hour with figures, for a month of 730 hours.",
-    "cost without pods per month": "What a node's hours without pods cost, for a month of 730 hours.",
+    "cost without pods": "What a node's hours without pods cost in the period.",
   },
   Allocation: {
     "GPU-hour": "One physical GPU, or one device of another vendor, for one hour.",

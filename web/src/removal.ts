@@ -14,6 +14,9 @@ export interface Removal {
   lastHeld: string | null;
   /** Cost of its unallocated GPUs in the period; null if a price is unknown. */
   unallocatedUsd: number | null;
+  /** What the node and its hours without pods cost in the period; null if a price is unknown. */
+  costUsd: number | null;
+  emptyUsd: number | null;
   /** At the period's mean cost per hour; null if a price is unknown. */
   monthlyUsd: number | null;
   /** The part of the monthly cost that is for hours without pods; null if a price is unknown. */
@@ -48,6 +51,8 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
       lastHeld: held.sort().at(-1) ?? null,
       heldShare: ratio(allocated, capacity),
       unallocatedUsd: sumOf(hours.map((row) => row.unallocated_usd)),
+      costUsd: cost,
+      emptyUsd: emptyCost,
       monthlyUsd: monthly(cost),
       emptyMonthlyUsd: monthly(emptyCost),
     });
@@ -55,7 +60,7 @@ export function removalsOf(rows: readonly NodeRow[]): Removal[] {
   return removals.sort(
     (left, right) =>
       Number(isEmpty(right)) - Number(isEmpty(left)) ||
-      (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0) ||
+      (right.emptyUsd ?? 0) - (left.emptyUsd ?? 0) ||
       right.emptyHours / right.hours - left.emptyHours / left.hours || // without prices
       (right.unallocatedUsd ?? 0) - (left.unallocatedUsd ?? 0) ||
       (left.heldShare ?? 1) - (right.heldShare ?? 1),
@@ -69,22 +74,25 @@ function isEmpty({ hours, emptyHours }: Removal): boolean {
   return emptyHours === hours;
 }
 
-/** What a removal saves a month: the node's cost, or that of its hours without pods; null if there are none. */
-export function savedWithout({ hours, emptyHours, monthlyUsd, emptyMonthlyUsd }: Removal): number | null {
-  if (emptyHours === 0) return null;
-  return emptyHours === hours ? monthlyUsd : emptyMonthlyUsd;
-}
+/** Reserved capacity is charged until its commitment ends, with or without nodes. */
+export const isReserved = ({ capacity_type: type }: Pick<NodeRow, "capacity_type">) => type === "reserved";
 
 export interface PoolWithoutPods {
   cluster: string;
   name: string;
   nodes: readonly NodeRow[];
-  /** Monthly cost of the hours without pods; null if a price is unknown. */
+  /** Cost of the hours without pods in the period, and for a month; null if a price is unknown. */
+  emptyUsd: number | null;
   emptyMonthlyUsd: number | null;
 }
 
-/** Nodes that no pod used in the whole period, and pools whose other nodes were without pods for some hours. */
-export function removalGroups(removals: readonly Removal[]): { now: Removal[]; pools: PoolWithoutPods[] } {
+/** Nodes that no pod used in the whole period, and pools whose other nodes were without pods for some hours: those to
+ * scale down, and those of reserved nodes, of which fewer save nothing. */
+export function removalGroups(removals: readonly Removal[]): {
+  now: Removal[];
+  pools: PoolWithoutPods[];
+  reserved: PoolWithoutPods[];
+} {
   const least = Math.min(LEAST_HOURS, Math.max(0, ...removals.map(({ hours }) => hours)));
   const isRemovable = (removal: Removal) => isEmpty(removal) && removal.hours >= least;
   const pools = new Map<string, Removal[]>();
@@ -93,16 +101,20 @@ export function removalGroups(removals: readonly Removal[]): { now: Removal[]; p
     const key = `${removal.node.cluster}\n${removal.node.node_pool}`;
     pools.set(key, [...(pools.get(key) ?? []), removal]);
   }
+  const some = [...pools.values()]
+    .map((nodes) => ({
+      cluster: nodes[0]?.node.cluster ?? "",
+      name: nodes[0]?.node.node_pool ?? "",
+      nodes: nodes.map(({ node }) => node),
+      emptyUsd: sumOf(nodes.map(({ emptyUsd }) => emptyUsd)),
+      emptyMonthlyUsd: sumOf(nodes.map(({ emptyMonthlyUsd }) => emptyMonthlyUsd)),
+    }))
+    .sort((left, right) => (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0));
+  const areReserved = ({ nodes }: PoolWithoutPods) => nodes.every(isReserved);
   return {
     now: removals.filter(isRemovable),
-    pools: [...pools.values()]
-      .map((nodes) => ({
-        cluster: nodes[0]?.node.cluster ?? "",
-        name: nodes[0]?.node.node_pool ?? "",
-        nodes: nodes.map(({ node }) => node),
-        emptyMonthlyUsd: sumOf(nodes.map(({ emptyMonthlyUsd }) => emptyMonthlyUsd)),
-      }))
-      .sort((left, right) => (right.emptyMonthlyUsd ?? 0) - (left.emptyMonthlyUsd ?? 0)),
+    pools: some.filter((pool) => !areReserved(pool)),
+    reserved: some.filter(areReserved),
   };
 }
 

@@ -1,7 +1,7 @@
 // Recommendations by state: selection, sums and the commands that change them.
 
 import type { Recommendation, RecommendationsResponse } from "./api";
-import { DAY, HOUR } from "./format";
+import { counted, DAY, HOUR } from "./format";
 import { KINDS } from "./recommendation-kinds";
 
 export type State = Recommendation["state"];
@@ -211,19 +211,48 @@ export function openFor(
   return fits.sort((left, right) => right.saving.usd - left.saving.usd)[0];
 }
 
-/** The savings on offer that change the nodes of a pool. Each has its amount everywhere on the page. */
-export function plannedFor(rows: readonly Recommendation[], pool: { cluster: string; node_pool: string }) {
-  return onOffer(rows).filter(
-    ({ subject }) =>
-      subject.workload === null && subject.cluster === pool.cluster && subject.node_pool === pool.node_pool,
-  );
+interface PoolName {
+  cluster: string;
+  node_pool: string;
 }
 
-/** The open commitment that would cover a node: of its instance type, or of its family (`g5.*`). */
+const isOfPool = ({ subject }: Pick<Recommendation, "subject">, pool: PoolName) =>
+  subject.workload === null && subject.cluster === pool.cluster && subject.node_pool === pool.node_pool;
+
+/** The savings on offer that change the nodes of a pool. Each has its amount everywhere on the page. */
+export function plannedFor(rows: readonly Recommendation[], pool: PoolName) {
+  return onOffer(rows).filter((row) => isOfPool(row, pool));
+}
+
+/** Nodes for a pool's waiting pods that are on offer: fewer nodes would contradict them. */
+export function additionsFor(rows: readonly Recommendation[], pool: PoolName) {
+  return rows.filter((row) => row.offer === "cost" && isOfPool(row, pool));
+}
+
+/** What could be done with a pool instead. It is not on offer, and no total has it. */
+export function alternativesFor(rows: readonly Recommendation[], pool: PoolName) {
+  return rows.filter((row) => row.state === "open" && row.offer === "alternative" && isOfPool(row, pool));
+}
+
+/** Why an alternative is not on offer, with what it is an alternative to. */
+export function alternativeText(row: Pick<Recommendation, "alternative_to">, rows: readonly Recommendation[]): string {
+  if (row.alternative_to === null) return "not on offer: it costs more than the waiting";
+  return `instead of: ${rows.find(({ id }) => id === row.alternative_to)?.title ?? row.alternative_to}`;
+}
+
+/** The time that amounts are computed from, which can be longer than the period of the view. */
+export function basisOf({ evidence }: Pick<Recommendation, "evidence">): string {
+  const hours = (Date.parse(evidence.last_hour) - Date.parse(evidence.first_hour)) / HOUR + 1;
+  return hours < 48 ? counted(hours, "hour") : counted(Math.round(hours / 24), "day");
+}
+
+/** The open commitment that would cover a node on demand: of its instance type, or of its family (`g5.*`). Capacity that
+ * is reserved already needs none. */
 export function commitmentFor(
   rows: readonly Recommendation[],
-  node: { cluster: string; instance_type: string },
+  node: { cluster: string; instance_type: string; capacity_type: string },
 ): Recommendation | undefined {
+  if (node.capacity_type !== "on-demand") return undefined;
   const covers = (type: string | null) =>
     type === node.instance_type || (type?.endsWith(".*") && node.instance_type.startsWith(type.slice(0, -1)));
   return rows.find(

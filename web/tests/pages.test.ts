@@ -5,18 +5,14 @@ import { stepsFor } from "../src/next-step";
 import { podsOf } from "../src/pods";
 import { countsOf, findingsOf, hoursToCheck, joinPriced, lackingHours, noteGroups, restatedOf } from "../src/health";
 import { gapsOf } from "../src/series";
-import {
-  freeReason,
-  heldGpuHours,
-  removalGroups,
-  removalsOf,
-  savedWithout,
-  shortened,
-  strandedReason,
-} from "../src/removal";
+import { freeReason, heldGpuHours, removalGroups, removalsOf, shortened, strandedReason } from "../src/removal";
 import { KINDS } from "../src/recommendation-kinds";
 import {
   cashOnOffer,
+  additionsFor,
+  alternativesFor,
+  alternativeText,
+  basisOf,
   commitmentFor,
   commandsOf,
   countsText,
@@ -129,11 +125,13 @@ test("a node's commitment is that of its instance type or family, in its cluster
       subject: { cluster, instance_type } as Recommendation["subject"],
       ...fields,
     });
-  const of = (row: Recommendation) => commitmentFor([row], { cluster: "west", instance_type: "g5.xlarge" }) === row;
+  const node = { cluster: "west", instance_type: "g5.xlarge", capacity_type: "on-demand" };
+  const of = (row: Recommendation) => commitmentFor([row], node) === row;
   expect(of(about("west", "g5.xlarge"))).toBe(true);
   expect(of(about("west", "g5.*"))).toBe(true);
   expect(of(about("west", "g5g.*"))).toBe(false);
-  expect(commitmentFor([about("west", "g5.*")], { cluster: "west", instance_type: "g5g.xlarge" })).toBeUndefined();
+  expect(commitmentFor([about("west", "g5.*")], { ...node, instance_type: "g5g.xlarge" })).toBeUndefined();
+  expect(commitmentFor([about("west", "g5.*")], { ...node, capacity_type: "reserved" })).toBeUndefined();
   expect(of(about("west", "g5.x"))).toBe(false);
   expect(of(about("east", "g5.*"))).toBe(false);
   expect(of(about("west", "g5.*", { state: "dismissed" }))).toBe(false);
@@ -417,14 +415,58 @@ test("a node without any pod is removed, and the pool of a larger node with pods
   expect(pools[0]?.nodes).toHaveLength(1);
 });
 
-test("a node saves what it costs without pods, and nothing is known of one with pods in every hour", () => {
+test("a node has its cost and that of its hours without pods in the period", () => {
   const rows = ["01", "02"].flatMap((at) => [
     nodeHour("full", at, 4),
     nodeHour("empty", at, 0),
     nodeHour("late", at, at === "01" ? 0 : 4),
   ]);
-  const saved = Object.fromEntries(removalsOf(rows).map((removal) => [removal.node.node, savedWithout(removal)]));
-  expect(saved).toEqual({ full: null, empty: 8 * 730, late: 4 * 730 });
+  const amounts = removalsOf(rows).map(({ node, costUsd, emptyUsd }) => [node.node, costUsd, emptyUsd]);
+  expect(amounts).toEqual([
+    ["empty", 16, 16],
+    ["late", 16, 8],
+    ["full", 16, 0],
+  ]);
+});
+
+test("a pool of reserved nodes is not scaled down, because its commitment is charged all the same", () => {
+  const rows = ["01", "02"].flatMap((at) => [
+    nodeHour("bought", at, at === "01" ? 0 : 4, { node_pool: "bought", capacity_type: "reserved" }),
+    nodeHour("rented", at, at === "01" ? 0 : 4, { node_pool: "rented", capacity_type: "on-demand" }),
+  ]);
+  const { pools, reserved } = removalGroups(removalsOf(rows));
+  expect(pools.map(({ name }) => name)).toEqual(["rented"]);
+  expect(reserved.map(({ name, emptyUsd }) => [name, emptyUsd])).toEqual([["bought", 8]]);
+});
+
+test("a pool has one plan, and what contradicts it is an alternative or nothing", () => {
+  const about = (id: string, fields: Partial<Recommendation>) =>
+    recommendation({
+      id,
+      title: `title of ${id}`,
+      subject: { cluster: "west", node_pool: "a", workload: null } as Recommendation["subject"],
+      alternative_to: null,
+      ...fields,
+    });
+  const fewer = about("fewer", { offer: "plan" });
+  const more = about("more", { offer: "alternative", alternative_to: "fewer" });
+  const dear = about("dear", { offer: "alternative" });
+  const waiting = about("waiting", { offer: "cost" });
+  const rows = [fewer, more, dear, waiting, about("old", { offer: "alternative", state: "dismissed" })];
+  const pool = { cluster: "west", node_pool: "a" };
+  const ids = (found: readonly Recommendation[]) => found.map(({ id }) => id);
+  expect(ids(alternativesFor(rows, pool))).toEqual(["more", "dear"]);
+  expect(ids(additionsFor(rows, pool))).toEqual(["waiting"]);
+  expect(ids(alternativesFor(rows, { ...pool, node_pool: "b" }))).toEqual([]);
+  expect(alternativeText(more, rows)).toBe("instead of: title of fewer");
+  expect(alternativeText(dear, rows)).toBe("not on offer: it costs more than the waiting");
+});
+
+test("a saving says from how many days it is computed", () => {
+  const from = (first_hour: string) =>
+    basisOf({ evidence: { first_hour, last_hour: "2026-11-29T21:00:00Z" } as Recommendation["evidence"] });
+  expect(from("2026-10-30T22:00:00Z")).toBe("30 days");
+  expect(from("2026-11-28T22:00:00Z")).toBe("24 hours");
 });
 
 test("the next step of a node names the commands that fit", () => {

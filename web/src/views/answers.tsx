@@ -45,7 +45,7 @@ import { changed, useIsNarrow, useResponse, useRoute, useZone } from "../hooks";
 import type { NodeHours } from "../node-hours";
 import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
-import { removalGroups, removalsOf } from "../removal";
+import { isReserved, removalGroups, removalsOf } from "../removal";
 import { linkTo, linkToNodes, writeRoute } from "../route";
 import { pricedShare } from "../series";
 import { WhyLink } from "./figure";
@@ -551,7 +551,7 @@ function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
           noneText(recommendations.response, zone)
         ) : (
           <>
-            savings on offer, per month
+            savings on offer, per month, computed from up to 30 days
             {offer !== null && cash !== null && (
               <>
                 ; cash savings {roundMoney(cash, rows[0]?.currency)}
@@ -638,6 +638,7 @@ function ToRemove(props: { nodeHours: Promise<Settled<NodeHours | null>>; curren
             <a href={linkToNodes(route, { node: node.node, cluster: node.cluster })} title={node.node}>
               Remove <Name>{shortNode(node.node)}</Name> in node pool <Name>{node.node_pool}</Name>:{" "}
               {counted(hours, "hour")} without pods
+              {isReserved(node) && ", reserved until its commitment ends"}
             </a>
           }
         >

@@ -6,6 +6,7 @@ import {
   fetchJson,
   type HoursResponse,
   type NodeRow,
+  type Recommendation,
   type RecommendationsResponse,
   settle,
   type Settled,
@@ -20,7 +21,6 @@ import {
   type Figure,
   hardwareOf,
   HOUR,
-  HOURS_PER_MONTH,
   instant,
   knownFigure,
   measuredShare,
@@ -55,25 +55,27 @@ import { fetchNodeHours, type NodeHours } from "../node-hours";
 import {
   freeReason,
   heldGpuHours,
+  isReserved,
   LEAST_HOURS,
+  type PoolWithoutPods,
   type Removal,
   removalGroups,
   removalsOf,
-  savedWithout,
   strandedReason,
   sumOf,
   utilizationOf,
 } from "../removal";
 import { clusterOf, linkTo, periodOf, type Route } from "../route";
-import { commitmentFor, plannedFor } from "../savings";
+import { additionsFor, alternativesFor, alternativeText, basisOf, commitmentFor, plannedFor } from "../savings";
 import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
 import { CellSwatch, Scale } from "../charts/scale";
+import { saved } from "./recommendations";
 
 const MAX_NODES = 24;
 const MAX_ON_PHONES = 4;
 const MAX_REMOVALS = 5;
-/** What a node's hours without pods cost. */
-const WITHOUT_PODS = "Cost without pods per month";
+/** What a node's hours without pods cost in the period. */
+const WITHOUT_PODS = "Cost without pods";
 
 interface ViewData extends NodeHours {
   hours: HoursResponse | null;
@@ -96,6 +98,12 @@ async function fetchNodes(route: Route): Promise<ViewData> {
 
 /** The time that is shown, in words. */
 const spanOf = ({ start, end }: ViewData) => (Date.parse(end) - Date.parse(start) <= DAY ? "one day" : "seven days");
+
+/** The time that is shown, as the basis of amounts. */
+function shownText({ start, end }: Pick<ViewData, "start" | "end">): string {
+  const hours = Math.round((Date.parse(end) - Date.parse(start)) / HOUR);
+  return hours > 48 ? `these ${counted(Math.ceil(hours / 24), "day")}` : `these ${counted(hours, "hour")}`;
+}
 
 export function Nodes() {
   const route = useRoute();
@@ -210,7 +218,6 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
     `${roundHours(sumOf(rows.map((row) => row[key])))} GPU-hours`;
   const cost = usd("node_cost_usd");
   const removal = removalsOf(fleet).find(({ node }) => node.node === newest.node && node.cluster === newest.cluster);
-  const hasPlan = plannedIn(recommendations, newest).length > 0;
   const { gpu_model: model, capacity_type: capacity, node_pool: pool, cluster } = newest;
   return (
     <>
@@ -248,8 +255,8 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
         />
         {removal !== undefined && (
           <Stat
-            name={hasPlan ? "Hours without pods" : WITHOUT_PODS}
-            value={hasPlan ? `${removal.emptyHours} of ${removal.hours}` : roundMoney(savedWithout(removal), currency)}
+            name={WITHOUT_PODS}
+            value={roundMoney(removal.emptyUsd, currency)}
             note={
               <>
                 {removal.emptyHours === 0
@@ -293,7 +300,7 @@ function NextStep(props: ViewData & { fleet: readonly NodeRow[] }) {
         </p>
       )}
       {Date.parse(end) - Date.parse(start) <= 6 * DAY && emptyHours > 0 && <Weekdays {...props} />}
-      {newest.capacity_type === "reserved" && <p>Its commitment is charged until it ends, also without the node.</p>}
+      {isReserved(newest) && <p>Its commitment is charged until it ends, also without the node.</p>}
       {steps.length > 0 && (
         <ul class="notes" data-testid="next-step">
           {steps.map(({ text, command }) => (
@@ -309,40 +316,59 @@ function NextStep(props: ViewData & { fleet: readonly NodeRow[] }) {
 
 /** The savings on offer for the nodes of a pool. Where there are some, their amounts are shown, and no others. */
 function plannedIn(recommendations: ViewData["recommendations"], node: Pick<NodeRow, "cluster" | "node_pool">) {
-  return plannedFor("response" in recommendations ? (recommendations.response?.rows ?? []) : [], node);
+  return plannedFor(rowsOf(recommendations), node);
 }
 
 /** What Savings recommends for nodes of a pool. */
 function Recommended(props: {
   recommendations: ViewData["recommendations"];
-  node: Pick<NodeRow, "cluster" | "node_pool" | "instance_type">;
+  node: Pick<NodeRow, "cluster" | "node_pool" | "instance_type" | "capacity_type">;
 }) {
   const route = useRoute();
   const { recommendations, node } = props;
-  const rows = "response" in recommendations ? (recommendations.response?.rows ?? []) : [];
+  const rows = rowsOf(recommendations);
   const planned = plannedFor(rows, node);
-  if (planned.length === 0)
-    return commitmentFor(rows, node) === undefined ? null : (
-      <span data-testid="removal-commitment">
-        Savings recommends a{" "}
-        <a href={linkTo(route, "savings", "", { kind: "commitment" })}>commitment for {node.instance_type}</a>: scale
-        down first, and commit to the nodes that remain.
-      </span>
-    );
+  const additions = planned.length === 0 ? additionsFor(rows, node) : [];
+  const commitment = planned.length + additions.length === 0 ? commitmentFor(rows, node) : undefined;
+  const link = (row: Recommendation) => (
+    <>
+      <a
+        href={linkTo(route, "savings", "", { kind: row.kind, cluster: row.subject.cluster })}
+        data-testid="removal-recommendation"
+      >
+        <Name>{row.title}</Name>: {saved(row.saving.usd, row.currency)} a month
+      </a>
+      , from {basisOf(row)}
+    </>
+  );
   return (
     <>
       {planned.map((row) => (
-        <a
-          key={row.id}
-          href={linkTo(route, "savings", "", { kind: row.kind, cluster: row.subject.cluster })}
-          data-testid="removal-recommendation"
-        >
-          <Name>{row.title}</Name>: {roundMoney(row.saving.usd, row.currency)} a month
-        </a>
+        <span key={row.id}>{link(row)}. </span>
+      ))}
+      {additions.map((row) => (
+        <span key={row.id}>Its pods wait for GPUs: {link(row)}. </span>
+      ))}
+      {commitment !== undefined && (
+        <span data-testid="removal-commitment">
+          Savings recommends a{" "}
+          <a href={linkTo(route, "savings", "", { kind: "commitment" })}>
+            commitment for {node.instance_type} on demand
+          </a>
+          : scale down first, and commit to the nodes that remain.{" "}
+        </span>
+      )}
+      {alternativesFor(rows, node).map((row) => (
+        <span key={row.id} data-testid="removal-alternative">
+          Alternative ({alternativeText(row, rows)}): {link(row)}.{" "}
+        </span>
       ))}
     </>
   );
 }
+
+const rowsOf = (recommendations: ViewData["recommendations"]) =>
+  "response" in recommendations ? (recommendations.response?.rows ?? []) : [];
 
 interface Pool {
   name: string;
@@ -417,10 +443,33 @@ function Removals(props: ViewData) {
   const [first] = removals;
   if (first === undefined)
     return <Empty>No node of this period exists in its last hour. Select a period that ends later.</Empty>;
-  const { now, pools } = removalGroups(removals);
+  const groups = removalGroups(removals);
+  const { now } = groups;
+  const isWaitedFor = ({ cluster, name }: PoolWithoutPods) =>
+    additionsFor(rowsOf(recommendations), { cluster, node_pool: name }).length > 0;
+  const pools = groups.pools.filter((pool) => !isWaitedFor(pool));
+  const kept = [...groups.pools.filter(isWaitedFor), ...groups.reserved];
   const costs = removals.map(({ monthlyUsd }) => monthlyUsd);
   const monthly = (usd: Figure) => roundMoney(usd, currency, costs);
   const span = props.isCut && spanOf(props) === "one day" ? "day" : "period";
+  const ofShown = shownText(props);
+  const amountColumn = (key: "emptyUsd" | "costUsd" | "unallocatedUsd", title: string) =>
+    figureColumn<Removal>(
+      key,
+      title,
+      (row) => row[key],
+      (usd) => money(usd, currency),
+    );
+  const poolLink = ({ cluster, name }: PoolWithoutPods) => (
+    <>
+      Node pool{" "}
+      <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
+        <Name>{name}</Name>
+      </a>
+    </>
+  );
+  const withoutPods = ({ nodes }: PoolWithoutPods) =>
+    `hours in which ${nodes.length === 1 ? "one of its nodes" : `${nodes.length} of its nodes`} had no pods.`;
   const ofLastDay = props.isCut ? ` of the last ${spanOf(props)} of the period`.replace("one day", "day") : "";
   const isWeek = Date.parse(props.end) - Date.parse(props.start) > 6 * DAY;
   const savings = linkTo(route, "savings", "", { kind: "consolidate" });
@@ -442,8 +491,8 @@ function Removals(props: ViewData) {
                 {plannedIn(recommendations, node).length === 0 && (
                   <>
                     {" "}
-                    saves <strong>{monthly(monthlyUsd)}</strong> a month
-                    {node.capacity_type === "reserved" && " after its commitment ends"}
+                    saves <strong>{monthly(monthlyUsd)}</strong> a month at the rate of {ofShown}
+                    {isReserved(node) && ", after its commitment ends"}
                   </>
                 )}
                 : {counted(hours, "hour")} without pods. <Recommended recommendations={recommendations} node={node} />
@@ -460,28 +509,40 @@ function Removals(props: ViewData) {
           <h3>Scale down: no pods in some hours{ofLastDay}</h3>
           {!isWeek && now.length === 0 && <Weekdays {...props} />}
           <ul class="notes" data-testid="scale-down">
-            {pools.slice(0, MAX_REMOVALS).map(({ cluster, name, nodes, emptyMonthlyUsd }) => (
-              <li key={`${cluster} ${name}`}>
-                Node pool{" "}
-                <a href={linkTo(route, "nodes", "", { pool: name, cluster })}>
-                  <Name>{name}</Name>
-                </a>
-                :{" "}
-                {plannedIn(recommendations, { cluster, node_pool: name }).length === 0 && (
+            {pools.slice(0, MAX_REMOVALS).map((pool) => (
+              <li key={`${pool.cluster} ${pool.name}`}>
+                {poolLink(pool)}:{" "}
+                {plannedIn(recommendations, { cluster: pool.cluster, node_pool: pool.name }).length === 0 && (
                   <>
-                    up to <strong>{monthly(emptyMonthlyUsd)}</strong> a month, the cost of{" "}
+                    up to <strong>{monthly(pool.emptyMonthlyUsd)}</strong> a month at the rate of {ofShown}, the cost
+                    of{" "}
                   </>
                 )}
-                hours in which{" "}
-                {nodes.length === 1 ? "one of its nodes had no pods" : `${nodes.length} of its nodes had no pods`}.{" "}
-                {nodes[0] && <Recommended recommendations={recommendations} node={nodes[0]} />}
+                {withoutPods(pool)}{" "}
+                {pool.nodes[0] && <Recommended recommendations={recommendations} node={pool.nodes[0]} />}
               </li>
             ))}
             {pools.length > MAX_REMOVALS && <li>and {counted(pools.length - MAX_REMOVALS, "other node pool")}</li>}
           </ul>
         </>
       )}
-      {now.length + pools.length === 0 && (
+      {kept.length > 0 && (
+        <>
+          <h3>Keep: fewer nodes save nothing</h3>
+          <ul class="notes" data-testid="keep">
+            {kept.slice(0, MAX_REMOVALS).map((pool) => (
+              <li key={`${pool.cluster} ${pool.name}`}>
+                {poolLink(pool)}: <strong>{roundMoney(pool.emptyUsd, currency)}</strong> in {ofShown}, the cost of{" "}
+                {withoutPods(pool)}{" "}
+                {pool.nodes.every(isReserved) &&
+                  "Its nodes are reserved: their commitment is charged until it ends, so use them for more work. "}
+                {pool.nodes[0] && <Recommended recommendations={recommendations} node={pool.nodes[0]} />}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {now.length + pools.length + kept.length === 0 && (
         <p data-testid="remove-none">
           Every node of the last hour had pods in every hour{ofLastDay}. The largest cost of unallocated GPUs is on{" "}
           {link(first.node)}: <strong>{roundMoney(first.unallocatedUsd, currency)}</strong> in this {span}, at{" "}
@@ -490,27 +551,22 @@ function Removals(props: ViewData) {
       )}
       {"error" in recommendations && <ErrorMessage error={recommendations.error} />}
       <p class="note">
-        A recommendation has its amount of Savings, which is computed from up to 30 days, and from which pods fit on
-        which nodes. Other amounts are a node's cost at this {span}'s rate. The overview's unallocated cost also has the
-        free GPUs of nodes with pods. All pools in which pods fit on fewer nodes: <a href={savings}>Savings</a>.
+        A recommendation has its amount of Savings, computed from which pods fit on which nodes in up to 30 days. The
+        overview's unallocated cost also has the free GPUs of nodes with pods. All pools in which pods fit on fewer
+        nodes: <a href={savings}>Savings</a>.
       </p>
       <Table
         name="removals"
-        caption={`Nodes of the last hour: those without pods first. Costs per month are extrapolated: an hour's mean at this ${span}'s rate × ${HOURS_PER_MONTH}. Unallocated cost is that of the ${span}`}
+        caption={`Nodes of the last hour: those without pods first. All amounts are of ${ofShown}`}
         sort=""
         most={10}
         rows={removals}
         rowKey={({ node }) => `${node.cluster} ${node.node}`}
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
-          figureColumn("emptyMonthlyUsd", WITHOUT_PODS, (row: Removal) => row.emptyMonthlyUsd, monthly),
-          figureColumn("monthlyUsd", "Node cost per month", (row: Removal) => row.monthlyUsd, monthly),
-          figureColumn(
-            "unallocatedUsd",
-            amountTitle("unallocated_usd"),
-            (row: Removal) => row.unallocatedUsd,
-            (usd) => money(usd, currency),
-          ),
+          amountColumn("emptyUsd", WITHOUT_PODS),
+          amountColumn("costUsd", amountTitle("node_cost_usd")),
+          amountColumn("unallocatedUsd", amountTitle("unallocated_usd")),
           {
             key: "empty",
             title: "Hours without pods",

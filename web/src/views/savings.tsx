@@ -9,6 +9,7 @@ import { Decision, Empty, Help, Name, Section, Stat, Table, View } from "../part
 import { exactly, linkTo } from "../route";
 import { KINDS } from "../recommendation-kinds";
 import {
+  alternativeText,
   cashOnOffer,
   commandsOf,
   countsText,
@@ -143,8 +144,8 @@ function Shown({ all, open }: ViewData) {
       <p class="note" data-testid="counts">
         {openRows.length > 0 && `${openRows.length} open: ${countsText(openRows)}. `}
         All changes on offer can be made together, and their savings add up. They have no commitments, because what they
-        save depends on the other changes. A month has 730 hours. Each recommendation has its risk and confidence{" "}
-        <Help term="risk, confidence" />.
+        save depends on the other changes. Amounts are computed from up to 30 days, for a month of 730 hours. Each
+        recommendation has its risk and confidence <Help term="risk, confidence" />.
       </p>
       <WithoutEnoughHours response={all} />
       <Section title="Recommendations" aside={<Filters all={all.rows} />}>
@@ -174,6 +175,7 @@ function Shown({ all, open }: ViewData) {
               title={title}
               meaning={meaning}
               rows={shown.slice(0, MOST).filter((row) => sectionOf(row) === section)}
+              others={all.rows}
               hasState={state === "all"}
               marksListPrices={listPricesOf(offer) === "some"}
             />
@@ -246,7 +248,8 @@ const SECTIONS: readonly { section: SectionName; title: string; meaning: string 
   {
     section: "alternatives",
     title: "Alternatives",
-    meaning: "Not offered: they contradict another recommendation for the same pool, or cost more than they are worth.",
+    meaning:
+      "Not on offer, and in no total: each says what it is an alternative to. A pool has one plan; at most one of its alternatives can be taken in its place.",
   },
 ];
 
@@ -402,6 +405,8 @@ function Filters({ all }: { all: readonly Recommendation[] }) {
 
 interface CardProps {
   row: Recommendation;
+  /** All of the view, of which one can be an alternative to another. */
+  others: readonly Recommendation[];
   hasState: boolean;
   /** Only some savings are at list prices, so that the caveat next to the total does not say which. */
   marksListPrices: boolean;
@@ -417,7 +422,7 @@ function CashNote(props: { rows: readonly Recommendation[] } & Pick<CardProps, "
   );
 }
 
-function Card({ row, hasState, marksListPrices }: CardProps) {
+function Card({ row, others, hasState, marksListPrices }: CardProps) {
   const route = useRoute();
   const zone = useZone();
   const { subject, saving, currency } = row;
@@ -431,7 +436,7 @@ function Card({ row, hasState, marksListPrices }: CardProps) {
       <div>
         <h4>
           {hasState && <span class={`state ${row.state}`}>{row.state}</span>} <Name>{row.summary}</Name>
-          {row.alternative_to !== null && ` (instead of ${row.alternative_to})`}
+          {row.offer === "alternative" && row.state === "open" && ` (${alternativeText(row, others)})`}
         </h4>
         <p class="note">
           {row.state === "verified" && row.verified_usd !== null && (
@@ -463,6 +468,7 @@ function Card({ row, hasState, marksListPrices }: CardProps) {
               ,{" "}
             </>
           )}
+          {row.evidence.facts["node pools"] !== undefined && `of node pool ${row.evidence.facts["node pools"]}, `}
           cluster <Name>{subject.cluster}</Name>
           <History row={row} />
         </p>
