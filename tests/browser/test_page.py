@@ -997,7 +997,7 @@ def test_split_policies_show_what_each_would_charge(visit: Callable[..., Page], 
     ] == [(unit, usd(charges["datadog"][unit]), usd(charges["scad"][unit])) for unit in units]
     parts = {row["Split policy"]: row for row in cells(page, "split-parts")}
     assert {row["Node cost"] for row in parts.values()} == {usd(rows[0]["capacity"]["node_cost_usd"])}
-    assert parts["scad"]["CPU and memory"].partition(" ")[0] == usd(
+    assert parts["scad"]["Host cost"].partition(" ")[0] == usd(
         next(row for row in rows if row["split_policy"] == "scad")["capacity"]["host_usd"]
     )
     largest = max(

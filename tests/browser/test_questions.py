@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import pytest
 import simplejson
@@ -170,6 +172,17 @@ LAST_WEEK = f"start={BEGIN:%Y-%m-%dT%H:00:00Z}&end={END - timedelta(days=7):%Y-%
 def grouped(site: Site, period: str, by: str, more: str = "") -> dict[str, dict[str, Any]]:
     rows = site.ask(f"costs?{period}&granularity=total&group_by={by}{more}")["rows"]
     return {row["group"][by]: row for row in rows}
+
+
+def sheet_of(path: Path) -> list[list[str]]:
+    """The cells of a workbook's sheet, as text, by row."""
+    name = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    with ZipFile(path) as file:
+        assert file.testzip() is None, "the checksums match"
+        for part in file.namelist():
+            ElementTree.fromstring(file.read(part))
+        sheet = ElementTree.fromstring(file.read("xl/worksheets/sheet1.xml"))
+    return [["".join(cell.itertext()) for cell in row.iter(f"{name}c")] for row in sheet.iter(f"{name}row")]
 
 
 def cells(page: Page, table: str, column: str) -> list[str]:
@@ -559,11 +572,11 @@ def test_explore_shows_the_cost_of_nodes_and_what_is_unallocated(
     expect(page.get_by_test_id("explore-total")).to_have_text(usd(totals["unallocated_usd"]))
     with page.expect_download() as coming:
         page.get_by_role("button", name="Download for Excel").click()
-    coming.value.save_as(tmp_path / "nodes.csv")
-    assert (tmp_path / "nodes.csv").read_bytes().startswith(b"\xef\xbb\xbfNode,"), "Excel reads it as UTF-8"
-    with (tmp_path / "nodes.csv").open(encoding="utf-8-sig") as file:
-        downloaded = {row["Node"]: Decimal(row["Unallocated cost (USD)"]) for row in csv.DictReader(file)}
-    assert downloaded == free
+    coming.value.save_as(tmp_path / "nodes.xlsx")
+    titles, *rows = sheet_of(tmp_path / "nodes.xlsx")
+    column = titles.index("Unallocated cost (USD)")
+    assert {row[0]: Decimal(row[column]) for row in rows} == free
+    assert [row[0] for row in rows] == cells(page, "explore", "Node"), "in the order of the table"
     page.get_by_label("Group by").select_option(label="Cluster")
     page.get_by_label("Measure").select_option(label="Node cost")
     page.get_by_role("combobox", name="Period").select_option("30d")

@@ -267,6 +267,10 @@ def test_nodes_of_a_long_period_say_first_that_they_are_of_a_week(visit: Callabl
     page = visit(site, "nodes?window=35d&zone=utc", viewport=LAPTOP)
     period = page.get_by_test_id("nodes-period")
     expect(period).to_contain_text("All figures are of seven days:")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nodes, last seven days of the period")
+    expect(page.locator("option:checked").filter(has_text="days, incl.")).to_have_text(
+        "35 days, incl. today (UTC): its last 7 days"
+    )
     follows = "(section, period) => period.compareDocumentPosition(section) & Node.DOCUMENT_POSITION_FOLLOWING"
     assert page.locator("main section").first.evaluate(follows, period.element_handle())
     expect(page.get_by_test_id("removals").locator("caption")).to_contain_text("All amounts are of these 7 days")

@@ -24,7 +24,7 @@ import {
 } from "./hooks";
 import { ErrorMessage, Loaded, Name, NotFound } from "./parts";
 import { linkTo, type Route, type View, windowOf } from "./route";
-import { PERIODS, windowName } from "./periods";
+import { lengthOf, PERIODS, shownPeriod, windowName } from "./periods";
 import "./style.css";
 import { Figure } from "./views/figure";
 import { Nodes } from "./views/nodes";
@@ -266,9 +266,14 @@ function Choices({ route }: { route: Route }) {
   const hasPeriod = !["hour", "savings", "doctor", "glossary", "missing"].includes(route.view);
   const isCompared =
     ["overview", "unit"].includes(route.view) || (route.view === "explore" && route.query["compare"] === "1");
-  const fixed = isFixed ? `${shown(start, zone)} to ${shown(end, zone)}` : "";
+  const fixed = isFixed
+    ? shownPeriod(route.view, `${shown(start, zone)} to ${shown(end, zone)}`, Date.parse(end) - Date.parse(start))
+    : "";
   const chosen = windowOf(route);
-  const windows = Object.hasOwn(PERIODS, chosen) ? PERIODS : { [chosen]: windowName(chosen), ...PERIODS };
+  const names = Object.hasOwn(PERIODS, chosen) ? PERIODS : { [chosen]: windowName(chosen), ...PERIODS };
+  const windows = Object.fromEntries(
+    Object.entries(names).map(([key, name]) => [key, shownPeriod(route.view, name, lengthOf(key, Date.now()))]),
+  );
   const period = isFixed ? fixed : (windows[chosen] ?? "");
   const choose = (name: string) => {
     setCustom(name === "custom");

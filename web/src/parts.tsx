@@ -160,6 +160,8 @@ export function Table<Row>(props: {
   most?: number;
   /** Rows that a phone shows at first. */
   mostOnPhones?: number;
+  /** Gets the rows in the order in which they are shown, for a file of them. */
+  inOrder?: { current: readonly Row[] };
   /** The rows that a row consists of, shown below it when it is opened. */
   within?: (row: Row) => readonly Row[];
 }) {
@@ -167,6 +169,7 @@ export function Table<Row>(props: {
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const order = route.query[`${props.name}-sort`] ?? props.sort;
   const rows = sorted(props.rows, props.columns, order);
+  if (props.inOrder !== undefined) props.inOrder.current = rows;
   const [shown, button] = useFolded(rows, props.most ?? 50, props.mostOnPhones);
   const [scroller, width] = useWidth();
   const [hidden, setHidden] = useState(0);
@@ -364,7 +367,7 @@ export function Help({ term }: { term: Term }) {
 }
 
 /** What a split policy gives to the GPUs of a node; custom weights are called "own". */
-const SPLIT_POLICIES: Readonly<Record<string, string>> = {
+export const SPLIT_POLICIES: Readonly<Record<string, string>> = {
   "gpu-bears-all": "the GPUs bear the node's whole price",
   datadog: "the GPUs bear 95% of the node's price",
   scad: "the GPUs' part by AWS's weights of GPU, CPU and memory",
@@ -476,6 +479,23 @@ export function DownloadButton<Route extends TablePath>(props: {
         Download CSV
       </button>
       {failed && <ErrorMessage error={failed} />}
+    </span>
+  );
+}
+
+/** Saves the rows of a table in their order, in a file for Excel. What writes it is loaded on demand. */
+export function ExcelButton({ save }: { save: (writer: typeof import("./spreadsheet")) => void }) {
+  const [hasFailed, setFailed] = useState(false);
+  const begin = () => {
+    setFailed(false);
+    import("./spreadsheet").then(save).catch(() => setFailed(true));
+  };
+  return (
+    <span class="download">
+      <button type="button" onClick={begin}>
+        Download for Excel
+      </button>
+      {hasFailed && <ErrorMessage error={new Error("The file could not be written. Reload the page.")} />}
     </span>
   );
 }

@@ -1,6 +1,6 @@
 // The periods that the page offers. tests/functions/test_every_period.py asks the API about each.
 
-import { counted } from "./format";
+import { counted, DAY, HOUR } from "./format";
 
 /** By the API's window. */
 export const PERIODS: Readonly<Record<string, string>> = {
@@ -31,4 +31,22 @@ export function windowName(window: string): string {
   return unit === "h"
     ? `Last ${counted(Number(count), "hour")}`
     : `${counted(Number(count), "day")}, incl. today (UTC)`;
+}
+
+/** The most days that a view shows. Of a longer period, it shows the last ones. */
+const MOST_DAYS: Partial<Record<string, number>> = { nodes: 7, splits: 31 };
+
+/** How long a window is, in milliseconds, at a time. */
+export function lengthOf(window: string, now: number): number {
+  const at = new Date(now);
+  if (window === "month") return at.getUTCDate() * DAY;
+  if (window === "lastmonth") return new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 0)).getUTCDate() * DAY;
+  const [, count = "7", unit] = OTHER.exec(window) ?? []; // weeks and days have at most a week
+  return Number(count) * (unit === "h" ? HOUR : DAY);
+}
+
+/** The name of a period as a view shows it: of a long one, its last days. */
+export function shownPeriod(view: string, name: string, length: number): string {
+  const most = MOST_DAYS[view];
+  return most === undefined || length <= most * DAY ? name : `${name}: its last ${most} days`;
 }

@@ -4,13 +4,23 @@ import type { SplitPolicyRow } from "./api";
 import { DAY, type Figure, instant } from "./format";
 import type { Priced } from "./series";
 
-/** The longest period that the page compares: rating a large fleet's week with all policies takes a minute. */
-export const MOST_DAYS = 7;
+/** The longest period that the page compares, which is that of the API. */
+export const MOST_DAYS = 31;
+/** Days of a request: rating a week of a large fleet with all policies takes a minute, and weeks are rated side by side. */
+const DAYS_AT_ONCE = 7;
 
 /** The last days of a period that is longer than what is compared. */
 export function comparedPeriod({ start, end }: { start: string; end: string }): { start: string; end: string } {
   const first = Date.parse(end) - MOST_DAYS * DAY;
   return Date.parse(start) < first ? { start: instant(first), end } : { start, end };
+}
+
+/** The weeks of a period, in order. */
+export function weeksOf({ start, end }: { start: string; end: string }): { start: string; end: string }[] {
+  const weeks = [];
+  for (let from = Date.parse(start); from < Date.parse(end); from += DAYS_AT_ONCE * DAY)
+    weeks.push({ start: instant(from), end: instant(Math.min(Date.parse(end), from + DAYS_AT_ONCE * DAY)) });
+  return weeks;
 }
 
 export interface UnitCharges {
@@ -19,15 +29,17 @@ export interface UnitCharges {
   charges: Readonly<Record<string, number | null>>;
 }
 
+/** The parts of the node cost that no business unit bears. */
+export const IDLE_PARTS = ["unallocated_usd", "stranded_usd", "unobserved_usd", "residual_usd", "host_usd"] as const;
+type IdleKey = (typeof IDLE_PARTS)[number];
+
 export interface PolicySums extends Priced {
   policy: string;
   isInForce: boolean;
   hours: number;
-  /** Of the nodes, and of the part of it that CPU and memory bear; unknown if any hour's is. */
+  /** The node cost and its parts; unknown if any hour's is. */
   nodeCost: Figure;
-  hostCost: Figure;
-  /** What is not allocated of the GPUs' part: unallocated, stranded, unobserved and residual. */
-  unallocatedCost: Figure;
+  idle: Readonly<Record<IdleKey, Figure>>;
   allocatedCost: Figure;
   notes: readonly string[];
 }
@@ -54,10 +66,7 @@ export function policySums(rows: readonly SplitPolicyRow[]): PolicySums[] {
       isInForce: pages.some((page) => page.is_in_force),
       hours: withHours.reduce((sum, { hours }) => sum + hours, 0),
       nodeCost: capacity("node_cost_usd"),
-      hostCost: capacity("host_usd"),
-      unallocatedCost: total(
-        (["unallocated_usd", "stranded_usd", "unobserved_usd", "residual_usd"] as const).map(capacity),
-      ),
+      idle: Object.fromEntries(IDLE_PARTS.map((key) => [key, capacity(key)])) as Record<IdleKey, Figure>,
       allocatedCost: total(units.map((unit) => unit.allocated_usd)),
       allocated_gpu_hours: total(units.map((unit) => unit.allocated_gpu_hours)),
       unpriced_gpu_hours: total(units.map((unit) => unit.unpriced_gpu_hours)),

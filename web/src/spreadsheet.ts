@@ -1,36 +1,212 @@
-// CSV that Excel opens with a double click: UTF-8 with a byte-order mark, and no cell that it would run as a formula.
+// Files for Excel (Office Open XML): numbers are numbers, shares have the format of percentages, and times are dates.
 
-import type { Figure } from "./format";
+import { amountTitle } from "./identity";
+import type { Costs } from "./explore";
+import { DAY, type Figure, isRepresentative, knownFigure, ratio, utilization } from "./format";
 
-/** As CSV_FORMULA_STARTS of the API. */
-const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
-
-/** A number as it is, an unknown one empty, and text that would begin a formula after an apostrophe. */
-function cellOf(cell: string | Figure): string {
-  if (cell === null || cell === undefined) return "";
-  if (typeof cell === "number") return String(Math.round(cell * 1e6) / 1e6);
-  const text = FORMULA.test(cell) ? `'${cell}` : cell;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
+type GpuHours = "allocated_gpu_hours" | "effective_gpu_hours" | "unmeasured_gpu_hours";
+type Kind = "text" | "number" | "percent" | "time";
 
 export interface Cell<Row> {
   title: string;
+  kind: Kind;
+  /** A text, a figure, or a time of the API. An unknown figure is an empty cell. */
   of: (row: Row) => string | Figure;
 }
 
-export function spreadsheetOf<Row>(columns: readonly Cell<Row>[], rows: readonly Row[]): string {
-  const lines = [
-    columns.map(({ title }) => cellOf(title)),
-    ...rows.map((row) => columns.map((column) => cellOf(column.of(row)))),
+/** Places in the list of formats of `STYLES`. */
+const FORMATS: Readonly<Record<Kind, number>> = { text: 0, number: 2, percent: 3, time: 4 };
+const HEADER = 1;
+const WIDTHS: Readonly<Record<Kind, number>> = { text: 28, number: 16, percent: 12, time: 18 };
+/** 1970-01-01 as Excel counts days. */
+const EPOCH = 25_569;
+
+/** The cells of a table of costs: groups, period, amounts, GPU-hours, utilization and waste %. */
+export function costCells<Row extends Costs>(
+  groups: readonly Cell<Row>[],
+  { currency, start, end }: { currency: string; start: string; end: string },
+  nodes: readonly ("node_cost_usd" | "unallocated_usd")[] = [],
+  more: readonly Cell<Row>[] = [],
+): Cell<Row>[] {
+  const amounts = [...nodes, "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
+  const figure = (key: (typeof amounts)[number] | GpuHours, title: string): Cell<Row> => ({
+    title,
+    kind: "number",
+    of: (row) => knownFigure(row, key),
+  });
+  return [
+    ...groups,
+    ...periodCells<Row>(start, end),
+    ...more,
+    ...amounts.map((key) => figure(key, `${amountTitle(key)} (${currency})`)),
+    figure("allocated_gpu_hours", "GPU-hours"),
+    figure("effective_gpu_hours", "Effective GPU-hours"),
+    figure("unmeasured_gpu_hours", "Unmeasured GPU-hours"),
+    { title: "Utilization", kind: "percent", of: utilization },
+    {
+      title: "Waste %",
+      kind: "percent",
+      of: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
+    },
   ];
-  return `\ufeff${lines.map((cells) => cells.join(",")).join("\r\n")}\r\n`;
 }
 
-/** Saves a text as a file. */
-export function save(text: string, name: string): void {
+/** The period of each row, so that rows of several files can stand in one sheet. */
+export function periodCells<Row>(start: string, end: string): Cell<Row>[] {
+  return [
+    { title: "Start (UTC)", kind: "time", of: () => start },
+    { title: "End (UTC)", kind: "time", of: () => end },
+  ];
+}
+
+/** A column of names of a dimension. */
+export function groupCell<Row extends { group: Readonly<Record<string, string | null>> }>(
+  key: string,
+  title: string,
+): Cell<Row> {
+  return { title, kind: "text", of: ({ group }) => group[key] ?? "" };
+}
+
+/** The XML of a sheet: a row of titles that stays visible, and the rows. */
+export function sheetOf<Row>(columns: readonly Cell<Row>[], rows: readonly Row[]): string {
+  const titles = columns.map(({ title }) => textCell(title, HEADER)).join("");
+  const lines = rows.map((row) => `<row>${columns.map((column) => cellOf(column, row)).join("")}</row>`);
+  const widths = columns.map(
+    ({ kind }, index) => `<col min="${index + 1}" max="${index + 1}" width="${WIDTHS[kind]}" customWidth="1"/>`,
+  );
+  return (
+    `${XML}<worksheet xmlns="${MAIN}"><sheetViews><sheetView workbookViewId="0">` +
+    `<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>` +
+    `<cols>${widths.join("")}</cols><sheetData><row>${titles}</row>${lines.join("")}</sheetData></worksheet>`
+  );
+}
+
+function cellOf<Row>({ kind, of }: Cell<Row>, row: Row): string {
+  const value = of(row);
+  if (value === null || value === undefined || value === "") return "<c/>";
+  if (kind === "text") return textCell(String(value), FORMATS.text);
+  const number = kind === "time" ? Date.parse(String(value)) / DAY + EPOCH : Math.round(Number(value) * 1e6) / 1e6;
+  return `<c s="${FORMATS[kind]}"><v>${number}</v></c>`;
+}
+
+/** A text as it is: Excel runs no formula of it. */
+function textCell(text: string, style: number): string {
+  return `<c t="inlineStr" s="${style}"><is><t xml:space="preserve">${escaped(text)}</t></is></c>`;
+}
+
+function escaped(text: string): string {
+  const allowed = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "");
+  return allowed.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+const XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>';
+const MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+const OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+const PACKAGE = "http://schemas.openxmlformats.org/package/2006";
+const TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml";
+
+const relationships = (...targets: [string, string][]) =>
+  `${XML}<Relationships xmlns="${PACKAGE}/relationships">${targets
+    .map(([type, path], index) => `<Relationship Id="rId${index + 1}" Type="${OFFICE}/${type}" Target="${path}"/>`)
+    .join("")}</Relationships>`;
+
+const STYLES =
+  `${XML}<styleSheet xmlns="${MAIN}"><numFmts count="2"><numFmt numFmtId="164" formatCode="0.0%"/>` +
+  `<numFmt numFmtId="165" formatCode="yyyy\\-mm\\-dd\\ hh:mm"/></numFmts>` +
+  `<fonts count="2"><font/><font><b/></font></fonts>` +
+  `<fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills>` +
+  `<borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="5">` +
+  `<xf/><xf fontId="1" applyFont="1"/>${[4, 164, 165].map((id) => `<xf numFmtId="${id}" applyNumberFormat="1"/>`).join("")}` +
+  `</cellXfs></styleSheet>`;
+
+/** A workbook with one sheet. */
+export function workbookOf<Row>(columns: readonly Cell<Row>[], rows: readonly Row[]): Uint8Array<ArrayBuffer> {
+  const part = (path: string, type: string) => `<Override PartName="/xl/${path}" ContentType="${TYPE}.${type}+xml"/>`;
+  return zipOf({
+    "[Content_Types].xml":
+      `${XML}<Types xmlns="${PACKAGE}/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>` +
+      `${part("workbook.xml", "sheet.main")}${part("worksheets/sheet1.xml", "worksheet")}${part("styles.xml", "styles")}</Types>`,
+    "_rels/.rels": relationships(["officeDocument", "xl/workbook.xml"]),
+    "xl/workbook.xml": `${XML}<workbook xmlns="${MAIN}" xmlns:r="${OFFICE}"><sheets><sheet name="gpucost" sheetId="1" r:id="rId1"/></sheets></workbook>`,
+    "xl/_rels/workbook.xml.rels": relationships(["worksheet", "worksheets/sheet1.xml"], ["styles", "styles.xml"]),
+    "xl/styles.xml": STYLES,
+    "xl/worksheets/sheet1.xml": sheetOf(columns, rows),
+  });
+}
+
+/** A ZIP archive of texts, not compressed. */
+function zipOf(files: Readonly<Record<string, string>>): Uint8Array<ArrayBuffer> {
+  const encoder = new TextEncoder();
+  const parts: Uint8Array[] = [];
+  const entries: Uint8Array[] = [];
+  let offset = 0;
+  const record = (signature: number, fields: readonly [number, 2 | 4][], ...texts: Uint8Array[]) => {
+    const size = fields.reduce((sum, [, bytes]) => sum + bytes, 4);
+    const view = new DataView(new ArrayBuffer(size));
+    view.setUint32(0, signature, true);
+    let at = 4;
+    for (const [value, bytes] of fields) {
+      if (bytes === 2) view.setUint16(at, value, true);
+      else view.setUint32(at, value, true);
+      at += bytes;
+    }
+    return joined([new Uint8Array(view.buffer), ...texts]);
+  };
+  for (const [path, text] of Object.entries(files)) {
+    const [name, body] = [encoder.encode(path), encoder.encode(text)];
+    // version, flags (names are UTF-8), method (stored), time, day (1 January 1980), checksum, sizes, length of the name
+    const common: [number, 2 | 4][] = [
+      ...([20, 0x0800, 0, 0, 0x21] as const).map((value): [number, 2] => [value, 2]),
+      ...([crcOf(body), body.length, body.length] as const).map((value): [number, 4] => [value, 4]),
+      ...([name.length, 0] as const).map((value): [number, 2] => [value, 2]),
+    ];
+    const local = record(0x04034b50, common, name, body);
+    entries.push(record(0x02014b50, [[20, 2], ...common, [0, 2], [0, 2], [0, 2], [0, 4], [offset, 4]], name));
+    parts.push(local);
+    offset += local.length;
+  }
+  const size = entries.reduce((sum, entry) => sum + entry.length, 0);
+  const end = record(0x06054b50, [
+    ...([0, 0, entries.length, entries.length] as const).map((value): [number, 2] => [value, 2]),
+    [size, 4],
+    [offset, 4],
+    [0, 2],
+  ]);
+  return joined([...parts, ...entries, end]);
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/** The CRC-32 of a file of an archive. */
+function crcOf(bytes: Uint8Array): number {
+  let crc = -1;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return ~crc >>> 0;
+}
+
+/** Saves a workbook. Its name contains the content's name and the period in UTC. */
+export function saveWorkbook<Row>(
+  name: string,
+  { start, end }: { start: string; end: string },
+  columns: readonly Cell<Row>[],
+  rows: readonly Row[],
+): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
-  link.download = name;
+  const type = `${TYPE}.sheet`;
+  link.href = URL.createObjectURL(new Blob([workbookOf(columns, rows)], { type }));
+  const safe = name.replace(/[^A-Za-z0-9-]+/g, "-");
+  link.download = `${safe}_${start.slice(0, 13)}Z_${end.slice(0, 13)}Z.xlsx`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

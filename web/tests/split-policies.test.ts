@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { SplitPolicyRow } from "../src/api";
-import { comparedPeriod, largestChange, policySums, unitCharges } from "../src/split-policies";
+import { comparedPeriod, largestChange, policySums, unitCharges, weeksOf } from "../src/split-policies";
 
 const row = (policy: string, units: Record<string, number | null>, node: number | null, more: object = {}) =>
   ({
@@ -58,14 +58,14 @@ describe("charges under split policies", () => {
       isInForce: true,
       hours: 4,
       nodeCost: null,
-      hostCost: null,
-      unallocatedCost: null,
+      idle: { unallocated_usd: null, stranded_usd: null, unobserved_usd: null, residual_usd: null, host_usd: null },
       allocatedCost: null,
       allocated_gpu_hours: 10,
       unpriced_gpu_hours: 2,
       notes: ["no shape of x1"],
     });
-    expect(datadog).toMatchObject({ hours: 4, nodeCost: 40, hostCost: 20, unallocatedCost: 6, allocatedCost: 15 });
+    expect(datadog).toMatchObject({ hours: 4, nodeCost: 40, allocatedCost: 15 });
+    expect(datadog?.idle).toMatchObject({ unallocated_usd: 2, stranded_usd: 4, unobserved_usd: 0, host_usd: 20 });
   });
 
   it("of a page without hours hide nothing", () => {
@@ -79,9 +79,13 @@ describe("charges under split policies", () => {
   });
 });
 
-it("the last week of a long period is compared", () => {
-  const long = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" };
-  expect(comparedPeriod(long)).toEqual({ start: "2026-10-25T00:00:00Z", end: long.end });
+it("a month is compared, in weeks that have all of it, and of a longer period the last month", () => {
+  const month = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" };
+  expect(comparedPeriod(month)).toEqual(month);
+  expect(comparedPeriod({ ...month, start: "2026-09-01T00:00:00Z" })).toEqual(month);
+  const weeks = weeksOf(month);
+  expect(weeks.map(({ start }) => start.slice(5, 10))).toEqual(["10-01", "10-08", "10-15", "10-22", "10-29"]);
+  expect(weeks.map(({ end }) => end)).toEqual([...weeks.slice(1).map(({ start }) => start), month.end]);
   const day = { start: "2026-10-31T00:00:00Z", end: "2026-11-01T00:00:00Z" };
   expect(comparedPeriod(day)).toEqual(day);
 });

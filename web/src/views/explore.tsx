@@ -10,7 +10,7 @@ import {
   type HoursResponse,
   type Settled,
 } from "../api";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { groupColors, IDLE_COLOR, MOST_GROUPS, OTHERS_COLOR } from "../charts/colors";
 import { type Series, StackedChart } from "../charts/stacked";
 import { exceptIdle, figureColumn, gpuHoursColumn, knownColumn, moneyColumn, nameColumn, useColumn } from "../columns";
@@ -64,7 +64,6 @@ import {
   counted,
   type Figure,
   instant,
-  isRepresentative,
   isUnmeasured,
   knownFigure,
   money,
@@ -73,15 +72,14 @@ import {
   roundHours,
   signed,
   stepName,
-  utilization,
 } from "../format";
 import { GLOSSARY } from "../glossary";
-import { amountTitle } from "../identity";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import {
   type Column,
   DownloadButton,
   Empty,
+  ExcelButton,
   Name,
   Optional,
   Section,
@@ -94,7 +92,7 @@ import { sumOf } from "../removal";
 import { periodOf, type Route, writeRoute } from "../route";
 import { isSame, load, type SavedView, store, UNREADABLE, withView } from "../saved-views";
 import { bucketsOf, completeShare, hoursIn, isWhole, type Step } from "../series";
-import { type Cell, save, spreadsheetOf } from "../spreadsheet";
+import { type Cell, costCells } from "../spreadsheet";
 import { Filters, Options, titleOf } from "./filters";
 import { Gaps } from "./gaps";
 
@@ -449,6 +447,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
   const dimensions = dimensionsOf(question);
   const groups = groupsIn(rows);
   const ended = groups - whole.rows.length;
+  const inOrder = useRef<readonly ExploreRow[]>([]);
   const swatch = (row: ExploreRow) => "response" in chart && <Swatch color={colorOf(question, chart.response, row)} />;
   if (rows.length === 0) {
     const why =
@@ -476,9 +475,16 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
         title={`${MEASURES[measure]} by ${ofAll(question)}`}
         aside={
           <span class="filters-of">
-            <button type="button" onClick={() => saveForExcel(question, whole, rows)}>
-              Download for Excel
-            </button>
+            <ExcelButton
+              save={({ saveWorkbook }) =>
+                saveWorkbook(
+                  `costs-by-${dimensions.join("-and-")}`,
+                  whole,
+                  cellsOf(question, whole),
+                  inOrder.current.flatMap((row): readonly Costs[] => row.jobs ?? [row]),
+                )
+              }
+            />
             {!isOfNodes(measure) && (
               <DownloadButton
                 path="v1/costs"
@@ -512,6 +518,7 @@ function Shown({ question, whole, before, rows, chart }: ViewData) {
         </p>
         <Table<ExploreRow>
           name="explore"
+          inOrder={inOrder}
           caption={`Every ${ofAll(question)}. Open one to see what it consists of`}
           sort={before === null ? `-${measure}` : "~change"}
           within={(row) => row.jobs ?? []}
@@ -595,40 +602,21 @@ function excludeColumn(route: Route, question: Question): Column<ExploreRow> {
 export const groupsIn = (rows: readonly ExploreRow[]) =>
   rows.reduce((count, { jobs }) => count + (jobs?.length ?? 1), 0);
 
-/** Saves the table's groups, with utilization and waste %, each Job in a row of its own. */
-function saveForExcel(question: Question, whole: CostsResponse, rows: readonly ExploreRow[]): void {
-  const name = `costs-by-${dimensionsOf(question).join("-and-")}`.replace(/[^A-Za-z0-9-]+/g, "-");
-  const groups = rows.flatMap((row): readonly Costs[] => row.jobs ?? [row]);
-  const text = spreadsheetOf(cellsOf(question, whole), groups);
-  save(text, `${name}_${whole.start.slice(0, 13)}Z_${whole.end.slice(0, 13)}Z_excel.csv`);
-}
-
-/** The columns of the file. Shares are numbers from 0 to 1, for Excel's percentages. */
-export function cellsOf(question: Question, { currency, start, end }: CostsResponse): Cell<Costs>[] {
+/** The columns of the file, with each Job in a row of its own. */
+export function cellsOf(question: Question, whole: CostsResponse): Cell<Costs>[] {
   const { measure } = question;
-  const amounts = ["allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"] as const;
-  const hours = ["allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours"] as const;
+  const groups = dimensionsOf(question).map((dimension): Cell<Costs> => ({
+    title: titleOf(dimension),
+    kind: "text",
+    of: ({ group, kind }) => (kind === "idle" ? IDLE_COST : (group[dimension] ?? "")),
+  }));
   const nodes = isOfNodes(measure) ? (["node_cost_usd", "unallocated_usd"] as const) : [];
-  const others = [...nodes, ...amounts].some((key) => key === measure) || hours.some((key) => key === measure);
-  const unit = (key: Measure) => (isMoney(key) ? ` (${currency})` : "");
-  return [
-    ...dimensionsOf(question).map((dimension) => ({
-      title: titleOf(dimension),
-      of: ({ group, kind }: Costs) => (kind === "idle" ? IDLE_COST : (group[dimension] ?? "")),
-    })),
-    { title: "Start (UTC)", of: () => start },
-    { title: "End (UTC)", of: () => end },
-    ...(others ? [] : [{ title: MEASURES[measure] + unit(measure), of: (row: Costs) => knownFigure(row, measure) }]),
-    ...[...nodes, ...amounts].map((key) => ({
-      title: `${amountTitle(key)} (${currency})`,
-      of: (row: Costs) => knownFigure(row, key),
-    })),
-    { title: "GPU-hours", of: (row) => row.allocated_gpu_hours },
-    { title: "Effective GPU-hours", of: (row) => knownFigure(row, "effective_gpu_hours") },
-    { title: "Unmeasured GPU-hours", of: (row) => row.unmeasured_gpu_hours },
-    { title: "Utilization", of: utilization },
-    { title: "Waste %", of: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null) },
-  ];
+  const title = MEASURES[measure] + (isMoney(measure) ? ` (${whole.currency})` : "");
+  const costs = costCells(groups, whole, nodes);
+  const isIn = costs.some((cell) => cell.title === title) || measure === "allocated_gpu_hours";
+  return isIn
+    ? costs
+    : costCells(groups, whole, nodes, [{ title, kind: "number", of: (row) => knownFigure(row, measure) }]);
 }
 
 /** Why no row has energy or emissions, and what to do. */

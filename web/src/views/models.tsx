@@ -2,18 +2,22 @@
 // processed.
 
 import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
 import { figureColumn, moneyColumn, nameColumn } from "../columns";
 import { type Filter, filterQuery, filtersIn } from "../explore";
 import {
   counted,
   isMeasured,
+  isRepresentative,
   knownFigure,
   NOT_MEASURED,
+  ratio,
   roundMoney,
   tokenCount,
   tokenRate,
   unitPrice,
+  utilization,
   wasteText,
 } from "../format";
 import { useFetch, useRoute } from "../hooks";
@@ -24,6 +28,7 @@ import {
   DoctorCommand,
   DownloadButton,
   Empty,
+  ExcelButton,
   Help,
   Name,
   Section,
@@ -33,6 +38,7 @@ import {
   View,
 } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
+import { type Cell, groupCell, periodCells } from "../spreadsheet";
 import { Filters } from "./filters";
 
 /** What the tables' rows are. */
@@ -119,24 +125,30 @@ function Shown({ whole, models, consumers }: ViewData) {
 function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
   const route = useRoute();
   const { start, end, currency, rows, coverage } = response;
+  const inOrder = useRef<readonly ModelRow[]>([]);
   const named = rows.filter(({ group }) => group[by] !== null);
   return (
     <Section
       title={`Costs by ${by}`}
       aside={
-        <DownloadButton
-          path="v1/inference"
-          parameters={{
-            start,
-            end,
-            cluster: route.query["cluster"],
-            ...modelFiltersOf(filtersIn(route)),
-            granularity: "total",
-            group_by: by === "model" ? "model,business_unit" : by,
-            sort: route.query[`${by}s-sort`] ?? "-allocated_usd",
-          }}
-          name={`${by}s`}
-        />
+        <span class="filters-of">
+          <ExcelButton
+            save={({ saveWorkbook }) => saveWorkbook(`${by}s`, response, cellsOf(by, response), inOrder.current)}
+          />
+          <DownloadButton
+            path="v1/inference"
+            parameters={{
+              start,
+              end,
+              cluster: route.query["cluster"],
+              ...modelFiltersOf(filtersIn(route)),
+              granularity: "total",
+              group_by: by === "model" ? "model,business_unit" : by,
+              sort: route.query[`${by}s-sort`] ?? "-allocated_usd",
+            }}
+            name={`${by}s`}
+          />
+        </span>
       }
     >
       <p class="note">
@@ -146,6 +158,7 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
       </p>
       <Table<ModelRow>
         name={`${by}s`}
+        inOrder={inOrder}
         caption={`Costs by ${by}. Open one to see it over time`}
         sort="-allocated_usd"
         rows={rows}
@@ -160,6 +173,29 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
       />
     </Section>
   );
+}
+
+/** The columns of the file: those of the table, with the period, GPU-hours, utilization and waste %. */
+export function cellsOf(by: Group, response: InferenceResponse): Cell<ModelRow>[] {
+  const { currency, start, end } = response;
+  const figures = modelColumns(currency).map((column): Cell<ModelRow> => ({
+    title: /usd/.test(column.key) ? `${column.title} (${currency})` : column.title,
+    kind: "number",
+    of: (row) => (column.unknown?.(row) === undefined ? column.by?.(row) : null),
+  }));
+  return [
+    { title: GROUPS[by], kind: "text", of: ({ group }) => group[by] ?? WITHOUT_NAME[by].text },
+    ...(by === "model" ? [groupCell<ModelRow>("business_unit", "Business unit")] : []),
+    ...periodCells<ModelRow>(start, end),
+    ...figures,
+    { title: "GPU-hours", kind: "number", of: (row) => row.allocated_gpu_hours },
+    { title: "Utilization", kind: "percent", of: utilization },
+    {
+      title: "Waste %",
+      kind: "percent",
+      of: (row) => (isRepresentative(row) ? ratio(row.waste_usd, row.allocated_usd) : null),
+    },
+  ];
 }
 
 const WITHOUT_NAME: Readonly<Record<Group, { text: string; title: string }>> = {

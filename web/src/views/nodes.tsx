@@ -110,26 +110,28 @@ export function Nodes() {
   const requestKey = JSON.stringify([periodOf(route), clusterOf(route)]);
   const request = useFetch(requestKey, () => fetchNodes(route));
   return (
-    <View title={heading(route)} request={request}>
+    <View title={<Heading shown={request.isLoading ? undefined : request.response} />} request={request}>
       {(viewData) => <Shown {...viewData} />}
     </View>
   );
 }
 
-function heading({ query }: Route) {
-  if (query["node"] !== undefined)
-    return (
-      <>
-        Node <Name>{query["node"]}</Name>
-      </>
-    );
-  if (query["pool"] !== undefined)
-    return (
-      <>
-        Node pool <Name>{query["pool"]}</Name>
-      </>
-    );
-  return <>Nodes</>;
+/** What is shown, and of which part of the period. */
+function Heading({ shown }: { shown: ViewData | undefined }) {
+  const { node, pool } = useRoute().query;
+  const name = node ?? pool;
+  return (
+    <>
+      {node !== undefined ? "Node" : pool !== undefined ? "Node pool" : "Nodes"}
+      {name !== undefined && (
+        <>
+          {" "}
+          <Name>{name}</Name>
+        </>
+      )}
+      {shown?.isCut === true && `, last ${spanOf(shown).replace("one ", "")} of the period`}
+    </>
+  );
 }
 
 function Shown(props: ViewData) {

@@ -9,13 +9,25 @@ import {
   fetchAlerts,
   fetchHours,
   fetchIfAllowed,
+  type CostRow,
   type CostsResponse,
   type Settled,
 } from "../api";
 import { fetchEarlier } from "../compare";
 import { HOUR, roundMoney, stepName, utilizationText, wasteText } from "../format";
 import { ServeContext, useFetch, useResponse, useRoute } from "../hooks";
-import { Columns, Optional, DownloadButton, Empty, Loaded, Name, Section, UnpricedNote, View } from "../parts";
+import {
+  Columns,
+  Optional,
+  DownloadButton,
+  Empty,
+  ExcelButton,
+  Loaded,
+  Name,
+  Section,
+  UnpricedNote,
+  View,
+} from "../parts";
 import { fetchNodeHours } from "../node-hours";
 import { MAX_FIGURES } from "../pages";
 import { exactly, linkTo, periodOf, type Route, windowOf } from "../route";
@@ -207,7 +219,8 @@ function Shown({ answers, sections, requestKey, again }: ViewData & { again: () 
 
 function Sections(props: SectionsData) {
   const route = useRoute();
-  const { fleet } = props;
+  const { fleet, units } = props;
+  const inOrder = useRef<readonly CostRow[]>([]);
   const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
   return (
     <Columns
@@ -216,14 +229,26 @@ function Sections(props: SectionsData) {
           <Section
             title="Business units by waste"
             aside={
-              <DownloadButton
-                path="v1/costs"
-                parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
-                name="business-units"
-              />
+              <span class="filters-of">
+                <ExcelButton
+                  save={({ costCells, groupCell, saveWorkbook }) =>
+                    saveWorkbook(
+                      "business-units",
+                      units,
+                      costCells([groupCell("business_unit", "Business unit")], units),
+                      inOrder.current,
+                    )
+                  }
+                />
+                <DownloadButton
+                  path="v1/costs"
+                  parameters={{ ...scope, granularity: "total", group_by: "business_unit", sort: "-waste_usd" }}
+                  name="business-units"
+                />
+              </span>
             }
           >
-            <Units {...props} />
+            <Units {...props} inOrder={inOrder} />
           </Section>
           <CostOverTime {...props} />
         </>

@@ -1,21 +1,38 @@
 // What each business unit would be charged under each split policy, for the same hours.
 
+import { useRef } from "preact/hooks";
 import { fetchAll, fetchJson, ifAllowed, type SplitPoliciesResponse } from "../api";
 import { figureColumn, nameColumn } from "../columns";
-import { counted, type Figure, moment, money, percent, ratio, roundMoney, signed } from "../format";
+import { counted, DAY, type Figure, moment, money, percent, ratio, roundMoney, signed } from "../format";
 import { useFetch, useRoute, useZone } from "../hooks";
-import { type Column, Empty, Help, Name, Section, SplitPolicy, Table, UnpricedNote, View } from "../parts";
-import { linkTo, periodOf, type Route } from "../route";
+import { amountTitle } from "../identity";
+import {
+  type Column,
+  Empty,
+  ExcelButton,
+  Help,
+  Name,
+  Section,
+  SPLIT_POLICIES,
+  SplitPolicy,
+  Table,
+  UnpricedNote,
+  View,
+} from "../parts";
+import { lengthOf } from "../periods";
+import { linkTo, periodOf, type Route, windowOf } from "../route";
 import {
   comparedPeriod,
+  IDLE_PARTS,
   largestChange,
   MOST_DAYS,
   type PolicySums,
   policySums,
   type UnitCharges,
   unitCharges,
+  weeksOf,
 } from "../split-policies";
-import { save, spreadsheetOf } from "../spreadsheet";
+import { type Cell, periodCells } from "../spreadsheet";
 
 const MOST_PAGES = 60;
 
@@ -29,15 +46,25 @@ async function fetchSplits(route: Route): Promise<ViewData | null> {
   const { cluster } = route.query;
   const { start, end } = await fetchJson("v1/fleet", { ...periodOf(route), cluster });
   const compared = comparedPeriod({ start, end });
-  const response = await ifAllowed(fetchAll("v1/split-policies", { ...compared, cluster }, MOST_PAGES));
-  return response && { response, isCut: compared.start !== start };
+  const weeks = await ifAllowed(
+    Promise.all(weeksOf(compared).map((week) => fetchAll("v1/split-policies", { ...week, cluster }, MOST_PAGES))),
+  );
+  const [first] = weeks ?? [];
+  if (weeks === null || first === undefined) return null;
+  const rows = weeks.flatMap((week) => week.rows);
+  const cursor = weeks.find((week) => week.cursor !== null)?.cursor ?? null;
+  return { response: { ...first, ...compared, rows, cursor }, isCut: compared.start !== start };
 }
 
 export function SplitPolicies() {
   const route = useRoute();
   const request = useFetch(JSON.stringify([periodOf(route), route.query["cluster"]]), () => fetchSplits(route));
+  const isLong = lengthOf(windowOf(route), Date.now()) > 7 * DAY;
+  const controls = request.isLoading && isLong && (
+    <p class="note">Each hour is rated with every policy: a month takes up to a minute.</p>
+  );
   return (
-    <View title="Split policies" request={request}>
+    <View title="Split policies" controls={controls} request={request}>
       {(viewData) =>
         viewData === null ? <Empty>Your role may not compare split policies.</Empty> : <Shown {...viewData} />
       }
@@ -48,6 +75,7 @@ export function SplitPolicies() {
 function Shown({ response, isCut }: ViewData) {
   const route = useRoute();
   const zone = useZone();
+  const inOrder = useRef<readonly UnitCharges[]>([]);
   const policies = policySums(response.rows);
   const units = unitCharges(response.rows);
   const inForce = policies[0];
@@ -88,12 +116,21 @@ function Shown({ response, isCut }: ViewData) {
       <Section
         title="Cost of business units"
         aside={
-          <button type="button" onClick={() => saveUnits(units, policies, response)}>
-            Download for Excel
-          </button>
+          <ExcelButton
+            save={({ saveWorkbook }) =>
+              saveWorkbook("split-policies", response, cellsOf(response, policies, currency), inOrder.current)
+            }
+          />
         }
       >
-        <Units units={units} policies={policies} currency={currency} />
+        <Units units={units} policies={policies} currency={currency} inOrder={inOrder} />
+        <ul class="notes" data-testid="split-meanings">
+          {policies.map(({ policy }) => (
+            <li key={policy}>
+              <strong>{policy}</strong>: {SPLIT_POLICIES[policy] ?? "as the settings define it"}
+            </li>
+          ))}
+        </ul>
       </Section>
       <Section title="Parts of the node cost">
         <Parts policies={policies} currency={currency} />
@@ -124,8 +161,13 @@ function Shown({ response, isCut }: ViewData) {
 
 const titleOf = ({ policy, isInForce }: PolicySums) => (isInForce ? `${policy} (in force)` : policy);
 
-function Units(props: { units: readonly UnitCharges[]; policies: readonly PolicySums[]; currency: string }) {
-  const { units, policies, currency } = props;
+function Units(props: {
+  units: readonly UnitCharges[];
+  policies: readonly PolicySums[];
+  currency: string;
+  inOrder: { current: readonly UnitCharges[] };
+}) {
+  const { units, policies, currency, inOrder } = props;
   const route = useRoute();
   const inForce = policies[0]?.policy ?? "";
   const columns: Column<UnitCharges>[] = [
@@ -152,6 +194,7 @@ function Units(props: { units: readonly UnitCharges[]; policies: readonly Policy
   return (
     <Table
       name="split-units"
+      inOrder={inOrder}
       caption="Allocated cost under each split policy, and the difference from the one in force"
       sort={`-${inForce}`}
       rows={units}
@@ -163,7 +206,7 @@ function Units(props: { units: readonly UnitCharges[]; policies: readonly Policy
 
 function Difference({ from, to, currency }: { from: Figure; to: Figure; currency: string }) {
   if (from == null || to == null || from === to) return null;
-  return <small class="unknown"> {signed(to - from, (usd) => roundMoney(usd, currency))}</small>;
+  return <small class="unknown"> {signed(to - from, (usd) => money(usd, currency))}</small>;
 }
 
 function Parts({ policies, currency }: { policies: readonly PolicySums[]; currency: string }) {
@@ -186,29 +229,34 @@ function Parts({ policies, currency }: { policies: readonly PolicySums[]; curren
         rowKey={({ policy }) => policy}
         columns={[
           nameColumn("policy", "Split policy", titleOf),
-          part("node", "Node cost", (row) => row.nodeCost),
-          part("allocated", "Business units", (row) => row.allocatedCost),
-          part("unallocated", "Not allocated", (row) => row.unallocatedCost),
-          part("host", "CPU and memory", (row) => row.hostCost),
+          part("node", amountTitle("node_cost_usd"), (row) => row.nodeCost),
+          part("allocated", amountTitle("allocated_usd"), (row) => row.allocatedCost),
+          ...IDLE_PARTS.filter((key) => policies.some(({ idle }) => (idle[key] ?? 1) > 0.005)).map((key) =>
+            part(key, amountTitle(key), ({ idle }) => idle[key]),
+          ),
         ]}
       />
       <p class="note">
-        CPU and memory <Help term="host" /> are of no business unit: they are for what else runs on the nodes.
+        No business unit bears the idle cost <Help term="idle" />: all but the allocated cost. The host cost{" "}
+        <Help term="host" /> is that of CPU and memory, for what else runs on the nodes.
       </p>
     </>
   );
 }
 
-function saveUnits(units: readonly UnitCharges[], policies: readonly PolicySums[], response: SplitPoliciesResponse) {
-  const text = spreadsheetOf(
-    [
-      { title: "Business unit", of: ({ unit }: UnitCharges) => unit },
-      ...policies.map((policy) => ({
-        title: titleOf(policy),
-        of: ({ charges }: UnitCharges) => charges[policy.policy] ?? null,
-      })),
-    ],
-    units,
-  );
-  save(text, `split-policies-${response.start.slice(0, 10)}-to-${response.end.slice(0, 10)}.csv`);
+/** The columns of the file. */
+function cellsOf(
+  { start, end }: SplitPoliciesResponse,
+  policies: readonly PolicySums[],
+  currency: string,
+): Cell<UnitCharges>[] {
+  return [
+    { title: "Business unit", kind: "text", of: ({ unit }) => unit },
+    ...periodCells<UnitCharges>(start, end),
+    ...policies.map((policy): Cell<UnitCharges> => ({
+      title: `${titleOf(policy)} (${currency})`,
+      kind: "number",
+      of: ({ charges }) => charges[policy.policy] ?? null,
+    })),
+  ];
 }

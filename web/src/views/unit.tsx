@@ -1,5 +1,6 @@
 // A business unit: costs over time, workloads, hardware, budget, recommendations and alerts.
 
+import { useRef } from "preact/hooks";
 import {
   type AlertsOfDay,
   settle,
@@ -19,7 +20,7 @@ import { colored } from "../charts/colors";
 import { StackedChart } from "../charts/stacked";
 import { type Compared, comparisonNote, comparisonOf, earlierText, fetchEarlier, relativeChange } from "../compare";
 import type { FigureKey } from "../explain";
-import { filterQuery } from "../explore";
+import { type ExploreRow, filterQuery } from "../explore";
 import {
   axisMoney,
   change,
@@ -48,6 +49,7 @@ import {
   DownloadButton,
   Empty,
   ErrorMessage,
+  ExcelButton,
   Name,
   NotFound,
   Section,
@@ -165,6 +167,7 @@ function Shown(props: ViewData) {
   const { currency } = whole;
   const zone = useZone();
   const hasModels = useHasModels();
+  const inOrder = useRef<readonly ExploreRow[]>([]);
   const unit = { dimension: "business_unit", name: route.name, isExcluded: false };
   const comparison = comparisonOf(whole.coverage, before.body.coverage);
   const since = relativeChange(total?.allocated_usd, before.body.rows[0]?.allocated_usd, comparison);
@@ -282,6 +285,24 @@ function Shown(props: ViewData) {
               <span class="filters-of">
                 {hasModels && <a href={linkTo(route, "models", "", filterQuery([unit], []))}>Models of this unit</a>}
                 {hasModels && <a href={linkTo(route, "consumer", route.name)}>Models that it used</a>}
+                <ExcelButton
+                  save={({ costCells, groupCell, saveWorkbook }) =>
+                    saveWorkbook(
+                      route.name,
+                      whole,
+                      costCells(
+                        [
+                          groupCell("workload", "Workload"),
+                          groupCell("workload_kind", "Workload kind"),
+                          groupCell("namespace", "Namespace"),
+                          groupCell("cluster", "Cluster"),
+                        ],
+                        whole,
+                      ),
+                      inOrder.current.flatMap((row): readonly CostRow[] => row.jobs ?? [row]),
+                    )
+                  }
+                />
                 <DownloadButton
                   path="v1/costs"
                   parameters={{
@@ -298,7 +319,13 @@ function Shown(props: ViewData) {
               </span>
             }
           >
-            <Workloads whole={whole} rows={props.workloads.rows} hours={props.hours} recommendations={recommended} />
+            <Workloads
+              whole={whole}
+              rows={props.workloads.rows}
+              hours={props.hours}
+              recommendations={recommended}
+              inOrder={inOrder}
+            />
           </Section>
         </>
       }

@@ -16,12 +16,13 @@ interface Props {
   timeGrain: Grain;
   hours: HoursResponse | null;
   clusters: UnitClusters | null;
+  inOrder: { current: readonly CostRow[] };
 }
 
 /** Clusters by business unit. */
 export type UnitClusters = ReadonlyMap<string, ReadonlySet<string>>;
 
-export function Units({ units, before, byTime, timeGrain, hours, clusters }: Props) {
+export function Units({ units, before, byTime, timeGrain, hours, clusters, inOrder }: Props) {
   const route = useRoute();
   const zone = useZone();
   const { body: earlier } = before;
@@ -48,6 +49,7 @@ export function Units({ units, before, byTime, timeGrain, hours, clusters }: Pro
   return (
     <Table
       name="units"
+      inOrder={inOrder}
       mostOnPhones={6}
       caption={`Costs by business unit. Waste change: ${
         comparison === null ? "not shown, because too many hours have no figures" : `vs ${earlierText(before, zone)}`

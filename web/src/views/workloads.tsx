@@ -22,6 +22,7 @@ interface Props {
   rows: readonly CostRow[];
   hours: HoursResponse | null;
   recommendations: RecommendationsResponse | null;
+  inOrder: { current: readonly ExploreRow[] };
 }
 
 /** Rows of workloads with their Jobs folded as in Explore. */
@@ -29,7 +30,7 @@ export function foldedWorkloads(rows: readonly CostRow[]): ExploreRow[] {
   return groupJobs(rows, ({ group }) => group["workload_kind"] === "Job");
 }
 
-export function Workloads({ whole, rows: workloads, hours: statuses, recommendations }: Props) {
+export function Workloads({ whole, rows: workloads, hours: statuses, recommendations, inOrder }: Props) {
   const route = useRoute();
   const rows = foldedWorkloads(workloads);
   const { currency } = whole;
@@ -62,6 +63,7 @@ export function Workloads({ whole, rows: workloads, hours: statuses, recommendat
   const table = (
     <Table<ExploreRow>
       name="workloads"
+      inOrder={inOrder}
       caption={["Workloads by waste", "Waste per month: at this period's rate, for 730 hours", jobsText(rows)]
         .filter(Boolean)
         .join(". ")}
