@@ -225,12 +225,24 @@ test("a utilization has the same hue in both color schemes", () => {
     expect(Math.abs(hue(light[at] ?? "") - hue(dark[at] ?? "")), `${at}%`).toBeLessThan(25);
 });
 
+test("no status of an hour looks like a part of the cost or another status", () => {
+  const statuses = Object.values(STATUS_COLORS);
+  for (const vision of Object.keys(VISIONS))
+    statuses.forEach((color, at) => {
+      for (const other of statuses.slice(at + 1))
+        expect(distance(seen(color, vision), seen(other, vision)), `${color} ${other}`).toBeGreaterThan(10);
+    });
+  for (const color of statuses)
+    for (const part of PART)
+      expect(distance(seen(color, "all cones"), seen(part, "all cones")), `${color} ${part}`).toBeGreaterThan(12);
+});
+
 test("alarm colors of hours mean that figures are missing", () => {
   expect(coverageColor(1)).toBe(STATUS_COLORS.complete);
   expect(coverageColor(0.994)).toBe(STATUS_COLORS.complete); // no finding
   expect(coverageColor(0.98)).not.toBe(STATUS_COLORS.complete);
-  expect(coverageColor(0)).toBe("rgb(191,62,7)");
-  expect(STATUS_COLORS.incomplete).toBe("#bf3e07"); // the same color
+  expect(coverageColor(0)).toBe("rgb(185,65,110)");
+  expect(STATUS_COLORS.incomplete).toBe("#b9416e"); // the same color
   expect(new Set(Object.values(STATUS_COLORS)).size).toBe(5);
   for (const scheme of [LIGHT, DARK]) expect(Object.values(STATUS_COLORS)).not.toContain(usesOf(scheme)[100]);
 });

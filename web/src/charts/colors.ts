@@ -18,7 +18,7 @@ export const PART_COLORS: Record<PartKey, string> = {
  * something else. */
 export const GROUP_COLORS: readonly string[] = [
   "#e69b9b",
-  "#6e50e6",
+  "#a51ee1",
   "#6e6e14",
   "#8cd7f5",
   "#c8e632",
@@ -26,7 +26,7 @@ export const GROUP_COLORS: readonly string[] = [
   "#329baa",
   "#9b9b23",
   "#f5d7aa",
-  "#9b7df5",
+  "#b469ff",
   "#aa7d5f",
   "#507d7d",
   "#f5419b",
@@ -104,13 +104,14 @@ export function useColor(scale: readonly (readonly number[])[], value: number): 
   return `rgb(${mixed.join(",")})`;
 }
 
-/** Statuses of hours: alarm colors only where figures are missing. */
+/** Statuses of hours, apart from the parts of the cost, which mean something else: an alarm color only where figures are
+ * missing. */
 export const STATUS_COLORS = {
-  complete: PART_COLORS.effective_usd,
-  provisional: PART_COLORS.unallocated_usd,
-  restated: PART_COLORS.host_usd,
-  pending: PART_COLORS.unobserved_usd,
-  incomplete: PART_COLORS.waste_usd,
+  complete: "#507d7d",
+  provisional: "#8cd7f5",
+  restated: "#6e50e6",
+  pending: "#f5d7aa",
+  incomplete: "#b9416e",
 };
 
 /** The share of an hour's scrapes that may be missing without a finding. */
@@ -126,8 +127,8 @@ export function coverageColor(share: number): string {
 
 /** From a little missing to everything missing. */
 export const COVERAGE_LOST = [
-  [247, 190, 150],
-  [191, 62, 7],
+  [243, 190, 208],
+  [185, 65, 110],
 ] as const;
 
 /** Reads a token of the style sheet, which depends on the color scheme. */

@@ -245,11 +245,15 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
           <Swatch color={coverageColor(1)} /> more than 99% of the expected scrapes
         </span>
         <span>
-          <Swatch color={coverageColor(0.98)} /> some missing
+          {[0.98, 0.75, 0.5, 0.25, 0].map((share) => (
+            <Swatch key={share} color={coverageColor(share)} />
+          ))}{" "}
+          from some to all missing
         </span>
-        <span>
-          <Swatch color={coverageColor(0)} /> nearly all missing
-        </span>
+      </p>
+      <p class="note">
+        The status is of the whole hour: it is complete from the coverage threshold of the settings on, also if some
+        scrapes are missing.
       </p>
       {clusters.slice(0, MOST_STRIPS).map((cluster, index) => {
         const byHour = new Map(
@@ -267,7 +271,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
               columns={buckets.starts.length}
               rowHeight={20}
               dataKey={rows}
-              hint={index === 0 ? "Point at an hour or tap it, or focus the strip and use the arrow keys." : " "}
+              {...(index === 0 && { hint: "an hour of the strip" })}
               labels={["Status", "Allocation", "Utilization"]}
               ticks={(most) => timeTicks(buckets, zone, most)}
               paint={(row, column) => paint(row, at(column), restated)}
