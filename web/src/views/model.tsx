@@ -420,7 +420,7 @@ function Groups({ by, whole, groups }: ViewData) {
           sort="-allocated_usd"
           rows={groups.rows}
           rowKey={(row) => Object.values(row.group).join("\n")}
-          columns={[...nameColumns(route, by, whole, groups.rows), ...modelColumns(currency)]}
+          columns={[...nameColumns(route, by, whole, groups.rows), ...modelColumns(currency, groups.rows)]}
         />
       )}
     </Section>

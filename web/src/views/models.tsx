@@ -4,7 +4,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { fetchAll, fetchJson, type InferenceResponse, type ModelRow, settle } from "../api";
-import { figureColumn, moneyColumn, nameColumn } from "../columns";
+import { figureColumn, moneyColumn, nameColumn, unmeasuredColumns } from "../columns";
 import { type Filter, filterQuery, filtersIn } from "../explore";
 import {
   counted,
@@ -126,6 +126,7 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
   const route = useRoute();
   const { start, end, currency, rows, coverage } = response;
   const inOrder = useRef<readonly ModelRow[]>([]);
+  const [cost, ...figures] = modelColumns(currency, rows);
   const named = rows.filter(({ group }) => group[by] !== null);
   return (
     <Section
@@ -152,23 +153,30 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
       }
     >
       <p class="note">
-        {counted(new Set(named.map(({ group }) => group[by])).size, by)}. Inference servers were seen in{" "}
-        {counted(response.hours_with_servers, "cluster-hour")}; {coverage.hours_complete} of {coverage.hours_expected}{" "}
-        cluster-hours are complete. Pods without an inference server are left out; the API has them without a server.
+        {counted(new Set(named.map(({ group }) => group[by])).size, by)}
+        {named.length < rows.length &&
+          (by === "consumer" ? ", and a row for what has none" : ", and a row for unknown ones")}
+        .{" "}
+        {by === "consumer" &&
+          "The cost of a consumer is its part of the servers' cost, by weighted tokens. The servers' business units bear it, also where a consumer has the name of another one. "}
+        Inference servers were seen in {counted(response.hours_with_servers, "cluster-hour")}; {coverage.hours_complete}{" "}
+        of {coverage.hours_expected} cluster-hours are complete. Pods without an inference server are left out; the API
+        has them without a server.
       </p>
       <Table<ModelRow>
         name={`${by}s`}
         inOrder={inOrder}
-        caption={`Costs by ${by}. Open one to see it over time`}
+        caption={`Costs by ${by}, and unit costs per 1M tokens. Open one to see it over time`}
         sort="-allocated_usd"
         rows={rows}
         rowKey={(row) => Object.values(row.group).join("\n")}
         columns={[
           groupColumn(route, by),
+          ...(cost === undefined ? [] : [cost]),
           ...(by === "model"
             ? [nameColumn("business_unit", "Business unit", ({ group }: ModelRow) => group["business_unit"] ?? "")]
             : []),
-          ...modelColumns(currency),
+          ...figures,
         ]}
       />
     </Section>
@@ -178,8 +186,12 @@ function Groups({ by, response }: { by: Group; response: InferenceResponse }) {
 /** The columns of the file: those of the table, with the period, GPU-hours, utilization and waste %. */
 export function cellsOf(by: Group, response: InferenceResponse): Cell<ModelRow>[] {
   const { currency, start, end } = response;
-  const figures = modelColumns(currency).map((column): Cell<ModelRow> => ({
-    title: /usd/.test(column.key) ? `${column.title} (${currency})` : column.title,
+  const titles: Record<string, string> = {
+    ...UNIT_COSTS,
+    usd_per_million_tokens_at_full_use: "Cost per 1M tokens at full use",
+  };
+  const figures = modelColumns(currency, response.rows).map((column): Cell<ModelRow> => ({
+    title: (titles[column.key] ?? column.title) + (/usd/.test(column.key) ? ` (${currency})` : ""),
     kind: "number",
     of: (row) => (column.unknown?.(row) === undefined ? column.by?.(row) : null),
   }));
@@ -223,8 +235,8 @@ export function groupColumn(route: Route, by: Group, more: readonly Filter[] = [
   };
 }
 
-/** The columns of costs, unit costs and tokens. */
-export function modelColumns(currency: string): Column<ModelRow>[] {
+/** The columns of costs, unit costs per million tokens, and tokens; without those in which nothing is. */
+export function modelColumns(currency: string, rows: readonly ModelRow[]): Column<ModelRow>[] {
   const price = (key: keyof typeof UNIT_COSTS | "usd_per_million_tokens_at_full_use", title: string) =>
     figureColumn<ModelRow>(
       key,
@@ -236,13 +248,15 @@ export function modelColumns(currency: string): Column<ModelRow>[] {
     figureColumn<ModelRow>(key, title, (row) => row[key], tokenCount);
   return [
     moneyColumn("allocated_usd", currency),
-    price("usd_per_million_tokens", UNIT_COSTS.usd_per_million_tokens),
-    price("usd_per_million_tokens_at_full_use", "Cost per 1M tokens at full use"),
-    price("usd_per_million_generated_tokens", UNIT_COSTS.usd_per_million_generated_tokens),
+    price("usd_per_million_tokens", "Per 1M tokens"),
+    price("usd_per_million_tokens_at_full_use", "At full use"),
+    price("usd_per_million_generated_tokens", "Per 1M generated"),
     moneyColumn("effective_usd", currency),
     moneyColumn("waste_usd", currency),
-    moneyColumn("unmeasured_usd", currency),
-    moneyColumn("unknown_tokens_usd", currency),
+    ...unmeasuredColumns(rows, currency),
+    ...(rows.every(({ unknown_tokens_usd: usd }) => usd === 0)
+      ? []
+      : [moneyColumn<"unknown_tokens_usd", ModelRow>("unknown_tokens_usd", currency)]),
     figureColumn("tokens_per_gpu_second", "Tokens per GPU-second", (row) => row.tokens_per_gpu_second, tokenRate),
     count("requests", "Requests"),
     count("prompt_tokens", "Prompt tokens"),
