@@ -345,8 +345,8 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
     assert shown.startswith("1 exceeded, 1 will exceed, of 2 business units with a budget this month (UTC):")
     assert budgets.locator(".tag").all_inner_texts() == ["exceeded", "will exceed"]
     assert rows_of(budgets) == [
-        [f"{first} exceeded", "", "$2,100", first_budget],
-        [f"{second} will exceed", "", "$950.00", second_budget],
+        [f"{first} exceeded", "$1,600", "$2,100", first_budget],
+        [f"{second} will exceed", "$700.00", "$950.00", second_budget],
     ]
     bars = budgets.locator(".budget")
     labels = [bars.nth(at).get_attribute("aria-label") for at in range(2)]
@@ -374,7 +374,7 @@ def test_overview_lists_the_units_over_their_budgets(tabs: Tabs, visit: Callable
         amounts[:] = of_units
         assert [line for line in reloaded().splitlines() if line] == [text, "All budgets"]
     budgets.get_by_text("All budgets").click()
-    assert rows_of(budgets) == [[first, "", "$20.00", first_budget], [second, "", "–", second_budget]]
+    assert rows_of(budgets) == [[first, "$10.00", "$20.00", first_budget], [second, "$10.00", "–", second_budget]]
     budgets.get_by_role("link", name=second).click()
     settled(page)
     expect(page.get_by_test_id("month-budget")).to_have_text(second_budget)

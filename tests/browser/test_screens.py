@@ -154,7 +154,7 @@ def test_first_figure_is_visible_on_a_phone(visit: Callable[..., Page], site: Si
     [
         ("overview?", "units", ["Business unit", "Waste", "Waste %", "Waste change"]),
         ("explore?by=workload&compare=1&", "explore", ["Workload", "Allocated cost", "Change"]),
-        ("nodes?", "removals", ["Node", "Cost without pods", "Node cost"]),
+        ("nodes?", "removals", ["Node", "Cost without pods", "Hours without pods"]),
     ],
 )
 def test_tables_on_a_phone_begin_with_the_answer_and_say_that_more_follows(

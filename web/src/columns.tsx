@@ -169,7 +169,14 @@ export function ratioColumn<Row extends GpuHours>(
 /** The column *Waste %*. */
 export function wasteColumn<Row extends GpuHours>(shareOf: (row: Row) => Figure, title = "Waste %"): Column<Row> {
   const column = ratioColumn<Row>("share", title, shareOf);
-  return { ...column, cell: (row) => wastePercent(row, column.by?.(row) as Figure) };
+  return {
+    ...column,
+    cell: (row) => wastePercent(row, column.by?.(row) as Figure),
+    remark: (row) =>
+      isMeasured(row) && (row.unmeasured_gpu_hours ?? 0) > 1e-9
+        ? "≥: effective cost and waste are of the measured part"
+        : undefined,
+  };
 }
 
 /** Why a ratio of measured figures is unknown; undefined if it is known, or if nothing was allocated. */

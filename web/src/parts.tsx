@@ -147,6 +147,8 @@ export interface Column<Row> extends Sortable<Row> {
   mark?: (row: Row) => ComponentChildren;
   /** Why the row's figure is unknown; undefined if it is known. The caption says it. */
   unknown?: (row: Row) => string | undefined;
+  /** What the figure leaves out, if anything. The caption says it. */
+  remark?: (row: Row) => string | undefined;
 }
 
 /** A table that can be sorted by its headers. The URL contains the order, under the table's name. */
@@ -182,13 +184,16 @@ export function Table<Row>(props: {
   }, [width, props.columns.length, shown.length]);
   const orders = props.columns.flatMap(({ key }) => (keyOf(order) === key ? (orderMark(order).text ?? []) : []));
   const reasons = new Set(shown.flatMap((row) => props.columns.flatMap(({ unknown }) => unknown?.(row) ?? [])));
+  const remarks = new Set(shown.flatMap((row) => props.columns.flatMap(({ remark }) => remark?.(row) ?? [])));
   return (
     <div class="scroller" ref={scroller} tabIndex={0} role="region" aria-label={props.caption}>
       <table data-testid={props.name}>
         <caption>
           <span>
             {props.caption}
-            {[...orders, ...[...reasons].map((reason) => `${UNKNOWN}: ${reason}`)].map((text) => `. ${text}`)}
+            {[...orders, ...[...reasons].map((reason) => `${UNKNOWN}: ${reason}`), ...remarks].map(
+              (text) => `. ${text}`,
+            )}
             {hidden > 0 && <span class="more-columns">. {counted(hidden, "more column")} →</span>}
           </span>
         </caption>

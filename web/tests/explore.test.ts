@@ -1,7 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { hintOf } from "../src/charts/grid";
 import type { CostRow, CostsResponse, Coverage } from "../src/api";
 import { GROUP_COLORS, groupColors, IDLE_COLOR, MOST_GROUPS, OTHERS_COLOR, PART_COLORS } from "../src/charts/colors";
-import { exceptIdle, figureColumn, ratioColumn, useColumn } from "../src/columns";
+import { exceptIdle, figureColumn, ratioColumn, useColumn, wasteColumn } from "../src/columns";
 import {
   changeOf,
   comparisonNote,
@@ -537,8 +538,7 @@ test("a file for Excel has numbers, percentages and dates, and no cell that it r
     row({ ...figures, group: { namespace: "=1&<\u0001", cluster: "a,b" } }),
     row({ ...figures, unmeasured_gpu_hours: 10, effective_gpu_hours: 0, waste_usd: 0, effective_usd: 0, group: {} }),
   ];
-  const cells = (xml: string) =>
-    [...xml.matchAll(/<c\/>|<c .*?<\/c>/g)].map(([cell]) => cell.replace(/<[^>]*>/g, ""));
+  const cells = (xml: string) => [...xml.matchAll(/<c\/>|<c .*?<\/c>/g)].map(([cell]) => cell.replace(/<[^>]*>/g, ""));
   const [, header = "", first = "", second = ""] = sheetOf(cellsOf(question, whole), rows).split("<row>");
   expect(cells(header)).toEqual([
     ...["Namespace", "Cluster", "Start (UTC)", "End (UTC)", "Allocated cost (EUR)", "Effective cost (EUR)"],
@@ -555,4 +555,20 @@ test("a file for Excel has numbers, percentages and dates, and no cell that it r
     ...Array<string>(7).fill('<c s="2"'),
     ...Array<string>(2).fill('<c s="3"'),
   ]);
+});
+
+test("a table says of which part a share of waste is, if not of all", () => {
+  const { remark } = wasteColumn<CostRow>(({ waste_usd }) => waste_usd);
+  const of = (unmeasured_gpu_hours: number) => remark?.(row({ allocated_gpu_hours: 100, unmeasured_gpu_hours }));
+  expect(of(10)).toMatch(/^≥: .* of the measured part$/);
+  expect([of(0), of(100)]).toEqual([undefined, undefined]); // all of it, and nothing
+});
+
+test.each([
+  [true, "Tap the chart."],
+  [false, "Point at the chart, or focus it and use the arrow keys."],
+])("a hint is for the device: without a mouse %s", (matches, hint) => {
+  vi.stubGlobal("window", { matchMedia: () => ({ matches }) });
+  expect(hintOf("the chart")).toBe(hint);
+  vi.unstubAllGlobals();
 });

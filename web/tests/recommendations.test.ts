@@ -14,12 +14,21 @@ test.each([
 
 test("without recommendations, the reason is the missing review, its hours, or that nothing is to change", () => {
   const review = (hours: number) => ({ reviewed_at: "2026-11-20T04:10:00Z", hours_known: hours });
-  const text = (...reviews: object[]) =>
-    noneText({ rows: [], reviews } as unknown as RecommendationsResponse, "utc", Date.parse("2026-11-20T05:00:00Z"));
+  const of = (notice: string | undefined, ...reviews: object[]) =>
+    noneText(
+      { rows: [], reviews } as unknown as RecommendationsResponse,
+      "utc",
+      notice,
+      Date.parse("2026-11-20T05:00:00Z"),
+    );
+  const text = (...reviews: object[]) => of(undefined, ...reviews);
   expect(text()).toBe("No recommendations yet. The next review runs Sat 21 Nov, 04:10 UTC. It needs a week of hours.");
   expect(text(review(20), review(53))).toBe(
     "The review of Fri 20 Nov, 04:10 UTC had figures for 53 of the 168 hours that a recommendation needs. The first that can have them runs Wed 25 Nov, 04:10 UTC.",
   );
+  expect(of("The history is loading.", review(53))).toMatch(
+    /53 of the 168 hours .* More follow: The history is loading\.$/,
+  ); // no date
   expect(text(review(20), review(168))).toMatch(/^No open recommendations after the review of .* runs Sat 21 Nov/);
 });
 

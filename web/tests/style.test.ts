@@ -34,3 +34,9 @@ test("every token is used, and every used token exists", () => {
   // The canvases read the grid's color.
   expect([...defined].filter((name) => !used.has(name))).toEqual(["--grid"]);
 });
+
+test("figures of the previous period are pale in the frame in which the period changes", () => {
+  const stale = style.match(/\.stale[^{]*\{[^}]*\}/g)?.join(" ") ?? "";
+  expect(stale).toMatch(/opacity: 0;/);
+  expect(stale).not.toMatch(/transition|delay|animation:[^;]*s [\d.]+s/);
+});

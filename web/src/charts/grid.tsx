@@ -42,8 +42,8 @@ export interface GridProps {
   ticks?: (most: number) => readonly { column: number; text: string }[];
   /** Set if there are several pages of rows. */
   pages?: Pages;
-  /** Text shown while no cell is selected. */
-  hint: string;
+  /** What to point at, shown while no cell is selected. */
+  hint?: string;
   /** The data of the cells. The grid is redrawn when it changes. */
   dataKey: unknown;
 }
@@ -163,10 +163,17 @@ export function Grid(props: GridProps) {
       </div>
       {props.ticks && <Ticks columns={columns} ticks={props.ticks} />}
       <div class="readout" role="status">
-        {at === null ? props.hint : props.describe(...at)}
+        {at === null ? (props.hint === undefined ? " " : hintOf(props.hint)) : props.describe(...at)}
       </div>
     </div>
   );
+}
+
+/** How to see the figures of a chart, by what the device has. */
+export function hintOf(target: string): string {
+  return window.matchMedia("(hover: none)").matches
+    ? `Tap ${target}.`
+    : `Point at ${target}, or focus it and use the arrow keys.`;
 }
 
 /** Labels of columns. */

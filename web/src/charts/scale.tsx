@@ -1,14 +1,18 @@
 // Legend of colors and hatching.
 
 import type { ComponentChildren } from "preact";
+import { useAppearance } from "../hooks";
 import { HatchSwatch } from "../parts";
 
 export function Scale({ kind = "utilization", children }: { kind?: string; children?: ComponentChildren }) {
+  const isDark = useAppearance().startsWith("dark");
   return (
     <p class="scale">
       0%
       <span class="use" />
-      <span>100% {kind}</span>
+      <span>
+        100% {kind}: the {isDark ? "brighter" : "darker"}, the more
+      </span>
       <span>
         <HatchSwatch /> missing or unmeasured
       </span>

@@ -9,6 +9,7 @@ import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
 import { axisOf, plotPadding, sizeOf, timeAxisOf } from "./axes";
+import { hintOf } from "./grid";
 import { GAP_MARK, hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
@@ -220,7 +221,7 @@ export function StackedChart(props: Props) {
           {at !== null && <Readout {...props} at={at} />}
         </div>
       </div>
-      <p class="note hint">Point at the chart, or focus it and use the arrow keys.</p>
+      <p class="note hint">{hintOf("the chart")}</p>
     </figure>
   );
 }

@@ -2,6 +2,7 @@
 // with what explains it.
 
 import type { ComponentChildren } from "preact";
+import { useContext } from "preact/hooks";
 import type {
   BudgetsResponse,
   CostRow,
@@ -41,7 +42,7 @@ import {
   utilizationText,
 } from "../format";
 import type { Term } from "../glossary";
-import { changed, useIsNarrow, useResponse, useRoute, useZone } from "../hooks";
+import { changed, NoticeContext, useIsNarrow, useResponse, useRoute, useZone } from "../hooks";
 import type { NodeHours } from "../node-hours";
 import { AMOUNTS, amountTitle, type PartKey, partsOf } from "../identity";
 import { ErrorMessage, Help, Name, Swatch } from "../parts";
@@ -89,6 +90,7 @@ export function Answers(props: AnswersData) {
       <Changed {...props} />
       <ToDo {...props} />
       <Known {...props} />
+      <Month {...props} />
     </section>
   );
 }
@@ -131,7 +133,7 @@ function Row({ name, children, testId }: { name: ComponentChildren; children: Co
   );
 }
 
-function Cost({ fleet, lastHour, month, forecast, budgets }: AnswersData) {
+function Cost({ fleet, lastHour, month }: AnswersData) {
   const route = useRoute();
   const zone = useZone();
   const { totals, currency } = fleet;
@@ -167,9 +169,23 @@ function Cost({ fleet, lastHour, month, forecast, budgets }: AnswersData) {
           </Row>
         )}
       </ul>
-      {"error" in forecast ? <ErrorMessage error={forecast.error} /> : <MonthEnd forecast={forecast.response} />}
-      {"error" in budgets ? <ErrorMessage error={budgets.error} /> : <Budgets response={budgets.response} />}
     </Answer>
+  );
+}
+
+/** The month by its end, and the budgets. */
+function Month({ forecast, budgets }: AnswersData) {
+  const isNothing =
+    "response" in forecast && "response" in budgets && !forecast.response && !budgets.response?.rows.length;
+  if (isNothing) return null;
+  return (
+    <div class="answer month">
+      <h2>This month (UTC)</h2>
+      <div class="halves">
+        {"error" in forecast ? <ErrorMessage error={forecast.error} /> : <MonthEnd forecast={forecast.response} />}
+        {"error" in budgets ? <ErrorMessage error={budgets.error} /> : <Budgets response={budgets.response} />}
+      </div>
+    </div>
   );
 }
 
@@ -269,6 +285,11 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
           : `${overText(over)}, of ${counted(rows.length, "business unit")} with a budget this month (UTC):`}
       </p>
       {over.length > 0 && <BudgetRows rows={over.slice(0, MOST)} currency={currency} />}
+      {over.length > 0 && (
+        <p class="note">
+          Bars: dark is spent, striped is over the budget, light follows at the run rate. The line is the budget.
+        </p>
+      )}
       {rows.length > Math.min(over.length, MOST) && (
         <details>
           <summary>{over.length === 0 ? "All budgets" : "The other budgets"}</summary>
@@ -314,6 +335,7 @@ function BudgetRows({ rows, currency }: { rows: BudgetsResponse["rows"]; currenc
               )}
             </td>
             <td>
+              {usd(spent_usd)}
               <BudgetBar
                 spent={spent_usd}
                 projected={projected_usd}
@@ -526,6 +548,7 @@ function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
   const route = useRoute();
   const isNarrow = useIsNarrow();
   const zone = useZone();
+  const notice = useContext(NoticeContext);
   if ("error" in recommendations)
     return (
       <div class="answer">
@@ -548,7 +571,7 @@ function ToDo({ recommendations, units, fleet, nodeHours }: AnswersData) {
       testId="offer"
       note={
         rows.length === 0 ? (
-          noneText(recommendations.response, zone)
+          noneText(recommendations.response, zone, notice)
         ) : (
           <>
             savings on offer, per month, computed from up to 30 days

@@ -192,7 +192,7 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
         columns={buckets.starts.length}
         rowHeight={rowHeightOf(names, useIsNarrow())}
         dataKey={page}
-        hint="Point at a cell, or focus the map and use the arrow keys."
+        hint="a cell of the map"
         labels={names.map((name) => (
           <a key={name} href={linkTo(route, "unit", name)}>
             <Name>{name}</Name>

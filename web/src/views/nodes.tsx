@@ -210,7 +210,7 @@ function Nothing({ rows, start, end }: ViewData) {
 }
 
 /** A node's own figures. */
-function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly NodeRow[] }) {
+function Summary({ rows, fleet, recommendations, ...period }: ViewData & { fleet: readonly NodeRow[] }) {
   const route = useRoute();
   const newest = rows.at(-1);
   if (newest === undefined) return null;
@@ -220,6 +220,7 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
     `${roundHours(sumOf(rows.map((row) => row[key])))} GPU-hours`;
   const cost = usd("node_cost_usd");
   const removal = removalsOf(fleet).find(({ node }) => node.node === newest.node && node.cluster === newest.cluster);
+  const isUnplanned = plannedIn(recommendations, newest).length === 0 && !isReserved(newest);
   const { gpu_model: model, capacity_type: capacity, node_pool: pool, cluster } = newest;
   return (
     <>
@@ -264,6 +265,9 @@ function Summary({ rows, fleet, recommendations }: ViewData & { fleet: readonly 
                 {removal.emptyHours === 0
                   ? "It had pods in every hour. "
                   : `${removal.emptyHours} of ${counted(removal.hours, "hour")} without pods. `}
+                {isUnplanned &&
+                  removal.emptyHours > 0 &&
+                  `${roundMoney(removal.emptyMonthlyUsd, currency)} a month at the rate of ${shownText(period)}. `}
                 <Recommended recommendations={recommendations} node={newest} />
               </>
             }
@@ -301,7 +305,7 @@ function NextStep(props: ViewData & { fleet: readonly NodeRow[] }) {
           {LEAST_HOURS} hours.
         </p>
       )}
-      {Date.parse(end) - Date.parse(start) <= 6 * DAY && emptyHours > 0 && <Weekdays {...props} />}
+      {Date.parse(end) - Date.parse(start) < 6 * DAY && emptyHours > 0 && <Weekdays {...props} />}
       {isReserved(newest) && <p>Its commitment is charged until it ends, also without the node.</p>}
       {steps.length > 0 && (
         <ul class="notes" data-testid="next-step">
@@ -473,7 +477,7 @@ function Removals(props: ViewData) {
   const withoutPods = ({ nodes }: PoolWithoutPods) =>
     `hours in which ${nodes.length === 1 ? "one of its nodes" : `${nodes.length} of its nodes`} had no pods.`;
   const ofLastDay = props.isCut ? ` of the last ${spanOf(props)} of the period`.replace("one day", "day") : "";
-  const isWeek = Date.parse(props.end) - Date.parse(props.start) > 6 * DAY;
+  const isWeek = Date.parse(props.end) - Date.parse(props.start) >= 6 * DAY; // of 7 days, the current one may have none
   const savings = linkTo(route, "savings", "", { kind: "consolidate" });
   const link = (node: NodeRow) => (
     <a href={linkTo(route, "nodes", "", { node: node.node, cluster: node.cluster })} title={node.node}>
@@ -567,8 +571,6 @@ function Removals(props: ViewData) {
         columns={[
           nodeLinkColumn(route, ({ node }: Removal) => node),
           amountColumn("emptyUsd", WITHOUT_PODS),
-          amountColumn("costUsd", amountTitle("node_cost_usd")),
-          amountColumn("unallocatedUsd", amountTitle("unallocated_usd")),
           {
             key: "empty",
             title: "Hours without pods",
@@ -576,6 +578,8 @@ function Removals(props: ViewData) {
             cell: ({ emptyHours, hours }) => `${emptyHours} of ${hours}`,
             by: ({ emptyHours, hours }) => emptyHours / hours,
           },
+          amountColumn("costUsd", amountTitle("node_cost_usd")),
+          amountColumn("unallocatedUsd", amountTitle("unallocated_usd")),
           {
             key: "last",
             title: "Last pod",
@@ -709,7 +713,6 @@ function Strip({ rows, buckets, lacking }: { rows: NodeRow[]; buckets: Buckets; 
         rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 16 : 8}
         lineEvery={perGpu}
         dataKey={rows}
-        hint=" "
         texts={textsOf(lanes)}
         ticks={(most) => timeTicks(buckets, zone, most)}
         paint={(row, column) => paint(at(row, column), hours[column])}

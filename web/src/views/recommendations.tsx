@@ -1,9 +1,9 @@
 // Recommendations and their savings.
 
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import type { Recommendation, RecommendationsResponse } from "../api";
 import { capitalized, gpuHours, HOUR, moment, percent, roundMoney, type Zone } from "../format";
-import { useZone } from "../hooks";
+import { NoticeContext, useZone } from "../hooks";
 import { Empty, Help, Name, Table } from "../parts";
 import { KINDS } from "../recommendation-kinds";
 import {
@@ -21,8 +21,9 @@ const MOST = 5;
 
 export function Recommendations({ response }: { response: RecommendationsResponse | null }) {
   const zone = useZone();
+  const notice = useContext(NoticeContext);
   const rows = (response?.rows ?? []).filter(({ state, offer }) => state === "open" && offer !== "alternative");
-  if (rows.length === 0) return <Empty>{noneText(response, zone)}</Empty>;
+  if (rows.length === 0) return <Empty>{noneText(response, zone, notice)}</Empty>;
   const inCash = rows.filter(({ saving }) => (saving.cash_usd ?? 0) > 0);
   const areAllAtListPrices = inCash.length > 0 && inCash.every(isAtListPrices);
   return (
@@ -97,12 +98,19 @@ export function Recommendations({ response }: { response: RecommendationsRespons
 }
 
 /** Why there are no open recommendations. */
-export function noneText(response: RecommendationsResponse | null, zone: Zone, now = Date.now()): string {
+export function noneText(
+  response: RecommendationsResponse | null,
+  zone: Zone,
+  notice: string | undefined,
+  now = Date.now(),
+): string {
   if (response === null) return "Your role may not see recommendations.";
   const reviewed = reviewedAt(response);
   const next = moment(nextReview(now), zone);
   if (reviewed === undefined) return `No recommendations yet. The next review runs ${next}. It needs a week of hours.`;
   const hours = hoursReviewed(response);
+  if (hours < HOURS_NEEDED && notice !== undefined)
+    return `The review of ${moment(reviewed, zone)} had figures for ${hours} of the ${HOURS_NEEDED} hours that a recommendation needs. More follow: ${notice}`;
   return hours < HOURS_NEEDED
     ? `The review of ${moment(reviewed, zone)} had figures for ${hours} of the ${HOURS_NEEDED} hours that a recommendation needs. The first that can have them runs ${moment(firstReview(response, reviewed), zone)}.`
     : `No open recommendations after the review of ${moment(reviewed, zone)}. The next one runs ${next}.`;

@@ -4,7 +4,7 @@ import { useContext } from "preact/hooks";
 import { type ComponentChildren, Fragment } from "preact";
 import { fetchIfAllowed, type Recommendation, type RecommendationsResponse } from "../api";
 import { HOUR, moment, roundMoney } from "../format";
-import { ServeContext, changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { NoticeContext, ServeContext, changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { Decision, Empty, Help, Name, Section, Stat, Table, View } from "../parts";
 import { exactly, linkTo } from "../route";
 import { KINDS } from "../recommendation-kinds";
@@ -345,11 +345,12 @@ function Nothing({ state, all, hasOthers }: { state: string; all: Recommendation
   const zone = useZone();
   const { kind, unit } = route.query;
   const isServed = useContext(ServeContext);
+  const notice = useContext(NoticeContext);
   if (hasOthers) return <Empty>No recommendation is {state}. Select another state.</Empty>;
   if (reviewedAt(all) === undefined || (all.rows.length === 0 && hoursReviewed(all) < HOURS_NEEDED))
     return (
       <Empty>
-        {noneText(all, zone)}
+        {noneText(all, zone, notice)}
         {!isServed && (
           <>
             {" "}
