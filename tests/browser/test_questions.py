@@ -290,7 +290,7 @@ def test_node_to_remove_takes_a_click(newcomer: Callable[..., Newcomer], site: S
     expect(answer).to_have_count(1)
     # The link keeps the period of the cost that it is beside.
     expect(answer).to_contain_text(
-        f"{first} in node pool pool saves {round_usd(cost / 24 * 730)} a month at the rate of these 24 hours: 24 hours without"
+        f"{first} in node pool pool saves {round_usd(cost / 24 * 730)} a month at the rate of these 24 hours: 24 hours"
     )
     assert (visitor.clicks, first, empty[first]) == (1, "n3", 24)
 
