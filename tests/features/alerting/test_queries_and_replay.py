@@ -89,7 +89,8 @@ def test_replay_evaluates_other_rules(table: DynamoTable) -> None:
 
 
 def test_silences_need_matchers_a_comment_and_an_end(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(RULES[0]))
+    # At `START`, 90 days before the last day of some months, the silence would be deleted at once.
+    fleet = Fleet(table, settings_with_rules(RULES[0]), now=START + timedelta(days=31))
     for matchers, comment, hours, says in (
         ({}, "why", 1.0, "matchers: required"),
         ({"unit": "x"}, "why", 1.0, "'unit': unknown matcher; allowed: rule, cluster, business_unit"),
