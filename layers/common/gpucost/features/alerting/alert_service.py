@@ -94,11 +94,13 @@ class AlertService:
         stored = self._current_settings()
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
-        failures = _try_to_evaluate(
+        failures: list[str] = []
+        groups = _try_to_evaluate(
             f"rules of the cluster {message.cluster}",
             lambda: self._hourly_evaluator.evaluate_cluster(stored.settings, message.cluster, message.hour),
+            failures,
         )
-        _raise_failures([*failures, *self._deliver_scope(stored.settings, message.cluster)])
+        _raise_failures([*failures, *self._deliver_scope(stored.settings, message.cluster, groups)])
 
     def handle_tick(self, message: AlertTick) -> None:
         """Evaluate the rules on several clusters and on missing data, repeat notifications, and deliver all outboxes.
@@ -112,13 +114,13 @@ class AlertService:
         if stored is None:
             return
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        failures = [
-            *_try_to_evaluate(
-                "waste rules across clusters",
-                lambda: self._hourly_evaluator.evaluate_cross_cluster_waste(settings, at - 2 * HOUR),
-            ),
-            *_try_to_evaluate("rules of the schedule", lambda: self._scheduled_evaluator.evaluate(stored, message)),
-        ]
+        failures: list[str] = []
+        _try_to_evaluate(
+            "waste rules across clusters",
+            lambda: self._hourly_evaluator.evaluate_cross_cluster_waste(settings, at - 2 * HOUR),
+            failures,
+        )
+        _try_to_evaluate("rules of the schedule", lambda: self._scheduled_evaluator.evaluate(stored, message), failures)
         states_by_scope: dict[str, ScopeStates] = {}
         for scope in alert_scopes(settings):
             try:
@@ -167,10 +169,13 @@ class AlertService:
             logger.info("no settings have been pushed yet: there are no alert rules to evaluate")
             return None
 
-    def _deliver_scope(self, settings: SettingsDocument, scope: str) -> list[str]:
-        """Deliver a scope's outboxes, and return what failed."""
+    def _deliver_scope(
+        self, settings: SettingsDocument, scope: str, groups: tuple[AlertGroup, ...] | None = None
+    ) -> list[str]:
+        """Deliver the outboxes of a scope's groups, which are loaded unless they are passed; return what failed."""
         fleet_groups = self._state_store.load(FLEET_SCOPE).groups
-        groups = fleet_groups if scope == FLEET_SCOPE else self._state_store.load(scope).groups
+        if groups is None:
+            groups = fleet_groups if scope == FLEET_SCOPE else self._state_store.load(scope).groups
         return self._deliver(
             settings, {scope: groups}, current_muting(settings, self._silences.all(), fleet_groups, self._clock())
         )
@@ -277,14 +282,14 @@ def _retry_on_conflict(evaluate: Callable[[], Result]) -> Result:
     raise ConflictError(f"alert groups changed {MAX_EVALUATION_ATTEMPTS} times during the evaluation")
 
 
-def _try_to_evaluate(rules: str, evaluate: Callable[[], object]) -> list[str]:
-    """Evaluate rules, and return what failed: the notifications of other rules must not wait until they are fixed."""
+def _try_to_evaluate(rules: str, evaluate: Callable[[], Result], failures: list[str]) -> Result | None:
+    """Evaluate rules, or add what failed: the notifications of other rules must not wait until they are fixed."""
     try:
-        _retry_on_conflict(evaluate)
+        return _retry_on_conflict(evaluate)
     except Exception as error:
         logger.exception("rules could not be evaluated", rules=rules)
-        return [f"{rules}: not evaluated: {error}"]
-    return []
+        failures.append(f"{rules}: not evaluated: {error}")
+        return None
 
 
 def _send_each_that_can_be_sent(notifier: Notifier, notifications: Sequence[Notification]) -> list[str]:

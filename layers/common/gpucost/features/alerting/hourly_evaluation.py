@@ -12,7 +12,7 @@ from gpucost.core.hour_record import MEASURED_SOURCES, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, Finding
-from gpucost.features.alerting.model import Alert, EvaluationCursor
+from gpucost.features.alerting.model import Alert, AlertGroup, EvaluationCursor
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.rule_kinds.base import HourRule
 from gpucost.features.alerting.scope_update import ScopeUpdate
@@ -144,8 +144,8 @@ class HourlyRuleEvaluator:
         self._allows_estimates = inputs.allows_estimates
         self._state_store = state_store
 
-    def evaluate_cluster(self, settings: SettingsDocument, cluster: str, newest: datetime) -> None:
-        """Evaluate all rules of one cluster through an hour.
+    def evaluate_cluster(self, settings: SettingsDocument, cluster: str, newest: datetime) -> tuple[AlertGroup, ...]:
+        """Evaluate all rules of one cluster through an hour, and return the cluster's groups as they are stored now.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
@@ -153,7 +153,8 @@ class HourlyRuleEvaluator:
         rules = _hour_rules(settings, cluster)
         states = self._state_store.load(cluster)
         if rules or states.groups:
-            self._evaluate_through(settings, states, rules, [cluster], newest)
+            return self._evaluate_through(settings, states, rules, [cluster], newest)
+        return ()
 
     def evaluate_cross_cluster_waste(self, settings: SettingsDocument, newest: datetime) -> None:
         """Evaluate waste over all clusters of each rule, through the newest hour that all of them have figures for.
@@ -174,7 +175,7 @@ class HourlyRuleEvaluator:
         rules: Mapping[str, HourRule],
         clusters: Sequence[str],
         newest: datetime,
-    ) -> None:
+    ) -> tuple[AlertGroup, ...]:
         """Evaluate every hour after the last evaluated one through `newest`, and restated hours of a cluster again."""
         is_cross_cluster = states.cursor.scope == CROSS_CLUSTER_WASTE_SCOPE
         cluster = "" if is_cross_cluster else states.cursor.scope
@@ -206,12 +207,14 @@ class HourlyRuleEvaluator:
                 evaluated_through = hour
             elif is_cross_cluster:
                 evaluated_through = hour
-        if evaluated_through is not None:
-            update.save(self._state_store, evaluated_through)
-            kept_versions = _versions_to_keep(versions, update.all_alerts(), evaluated_through)
-            cursor = EvaluationCursor(states.cursor.scope, evaluated_through, kept_versions, states.cursor.version)
-            if cursor != states.cursor:
-                self._state_store.save_cursor(cursor)
+        if evaluated_through is None:
+            return states.groups
+        groups = update.save(self._state_store, evaluated_through)
+        kept_versions = _versions_to_keep(versions, update.all_alerts(), evaluated_through)
+        cursor = EvaluationCursor(states.cursor.scope, evaluated_through, kept_versions, states.cursor.version)
+        if cursor != states.cursor:
+            self._state_store.save_cursor(cursor)
+        return groups
 
     def _apply_restated_hours(
         self,
