@@ -450,16 +450,16 @@ test("a pool has one plan, and what contradicts it is an alternative or nothing"
     });
   const fewer = about("fewer", { offer: "plan" });
   const more = about("more", { offer: "alternative", alternative_to: "fewer" });
-  const dear = about("dear", { offer: "alternative" });
+  const costly = about("costly", { offer: "alternative" });
   const waiting = about("waiting", { offer: "cost" });
-  const rows = [fewer, more, dear, waiting, about("old", { offer: "alternative", state: "dismissed" })];
+  const rows = [fewer, more, costly, waiting, about("old", { offer: "alternative", state: "dismissed" })];
   const pool = { cluster: "west", node_pool: "a" };
   const ids = (found: readonly Recommendation[]) => found.map(({ id }) => id);
-  expect(ids(alternativesFor(rows, pool))).toEqual(["more", "dear"]);
+  expect(ids(alternativesFor(rows, pool))).toEqual(["more", "costly"]);
   expect(ids(additionsFor(rows, pool))).toEqual(["waiting"]);
   expect(ids(alternativesFor(rows, { ...pool, node_pool: "b" }))).toEqual([]);
   expect(alternativeText(more, rows)).toBe("instead of: title of fewer");
-  expect(alternativeText(dear, rows)).toBe("not on offer: it costs more than the waiting");
+  expect(alternativeText(costly, rows)).toBe("not on offer: it costs more than the waiting");
 });
 
 test("a saving says from how many days it is computed", () => {

@@ -25,7 +25,7 @@ interface Props {
 }
 
 const SPENT = "#0072b2";
-const BUDGET = "#d55e00";
+const BUDGET = "#b9416e"; // apart from the color of waste
 
 export function BurnChart(props: Props) {
   const [box, width] = useWidth();

@@ -164,8 +164,14 @@ function Cost({ fleet, lastHour, month }: AnswersData) {
           {roundMoney(costOf(month.totals), month.currency)}
         </Row>
         {known < expected && (
-          <Row name="Known of this month">
-            {known} of {expected} cluster-hours <Help term="cluster-hour" />
+          <Row
+            name={
+              <>
+                Complete cluster-hours of it <Help term="cluster-hour" />
+              </>
+            }
+          >
+            {known} of {expected}
           </Row>
         )}
       </ul>
@@ -287,7 +293,7 @@ function Budgets({ response }: { response: BudgetsResponse | null }) {
       {over.length > 0 && <BudgetRows rows={over.slice(0, MOST)} currency={currency} />}
       {over.length > 0 && (
         <p class="note">
-          Bars: dark is spent, striped is over the budget, light follows at the run rate. The line is the budget.
+          Bars: solid is spent, striped is over the budget, pale follows at the run rate. The line is the budget.
         </p>
       )}
       {rows.length > Math.min(over.length, MOST) && (
