@@ -40,7 +40,7 @@ CHECKS: dict[str, tuple[str | Path, ...]] = {
         "sh",
         "-c",
         "git ls-files -co --exclude-standard | grep -E '[.](py|md|tsx?|css|html|ya?ml|toml|sh|mako|j2)$' "
-        "| grep -vE '^(tests/|CHANGELOG|lint/language|pyproject)' | xargs codespell",
+        "| grep -vE '^((web/)?tests/|CHANGELOG|lint/language|pyproject)' | xargs codespell",
     ),
     "ruff": (BIN / "ruff", "check", *CODE),
     "format": (BIN / "ruff", "format", "--check", "-q", *CODE),

@@ -1,9 +1,9 @@
 """The static checks: hooks run the same ones as `make check`, and texts of tests only cause warnings."""
 
 import json
-import subprocess
 from pathlib import Path
 
+import codespell_lib
 import pytest
 import yaml
 
@@ -47,8 +47,8 @@ def test_filler_name_in_a_test_only_warns(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("text", ["The hour is put aside.", "told_at = 1", "class BillKeeper:"])
-def test_word_of_this_project_alone_is_refused(text: str, tmp_path: Path) -> None:
+def test_word_of_this_project_alone_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "example.md"
     page.write_text(text)
-    command = [check.BIN / "codespell", page]
-    assert subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False).returncode == 65
+    monkeypatch.chdir(REPOSITORY)
+    assert codespell_lib.main(str(page)) == 65
