@@ -309,7 +309,7 @@ def _gpu_model(pools: Sequence[PoolHourlySeries]) -> str:
 
 
 def _pool_names(pools: Sequence[PoolHourlySeries]) -> str:
-    """The node pools that the nodes are of, so that nobody takes those of another pool for them."""
+    """The node pools that the nodes are of, so that they are not taken for those of another pool."""
     names = sorted({pool.key.node_pool or "nodes without a node pool" for pool in pools})
     return ", ".join(names[:_MOST_POOLS]) + (f" and {len(names) - _MOST_POOLS} more" if names[_MOST_POOLS:] else "")
 
