@@ -224,7 +224,7 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     label = chart.get_attribute("aria-label") or ""
     assert f"{round_usd(forecast['spent_usd'])} by " in label, "the line ends at the cost of the summary"
     assert f"a run rate of {round_usd(forecast['run_rate_usd'])} for the month, a budget of $1,500" in label
-    assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
+    assert {(0, 114, 178), (185, 65, 110)} <= colours(chart)
     expect(section.locator(".legend")).to_contain_text("run rate")
 
 
