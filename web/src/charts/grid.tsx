@@ -171,7 +171,7 @@ export function Grid(props: GridProps) {
 
 /** How to see the figures of a chart, by what the device has. */
 export function hintOf(target: string): string {
-  return window.matchMedia("(hover: none)").matches
+  return window.matchMedia("(hover: none), (max-width: 40rem)").matches
     ? `Tap ${target}.`
     : `Point at ${target}, or focus it and use the arrow keys.`;
 }

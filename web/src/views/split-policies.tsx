@@ -237,8 +237,8 @@ function Parts({ policies, currency }: { policies: readonly PolicySums[]; curren
         ]}
       />
       <p class="note">
-        No business unit bears the idle cost <Help term="idle" />: all but the allocated cost. The host cost{" "}
-        <Help term="host" /> is that of CPU and memory, for what else runs on the nodes.
+        No business unit bears the idle cost, which is all but the allocated cost <Help term="idle" />. The host cost is
+        that of CPU and memory, for what else runs on the nodes <Help term="host" />.
       </p>
     </>
   );
