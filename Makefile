@@ -112,10 +112,9 @@ lock: ## renew the locks
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt \
 	  || exit 1; done
 
-openapi: ## write docs/reference/openapi.json, and the page's types of the API
-	@scripts/setup.sh page
+openapi: ## write docs/reference/openapi.json, from which the page's types of the API are made
 	$(BIN)/python -m authoring.openapi
-	npm --prefix web run --silent types
+	@scripts/setup.sh page
 
 dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
 	$(BIN)/python -m authoring.grafana

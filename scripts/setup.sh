@@ -164,7 +164,10 @@ modules() { # modules FOLDER NAME: install the packages of a folder's package-lo
   sum_of "$folder/package-lock.json" > "$stamp"
 }
 
-page_sum() { find web -path web/node_modules -prune -o -type f -print | LC_ALL=C sort | tr '\n' '\000' | xargs -0 cat | sum; }
+page_sum() {
+  find web docs/reference/openapi.json -path web/node_modules -prune -o -type f ! -name api-types.ts -print |
+    LC_ALL=C sort | tr '\n' '\000' | xargs -0 cat | sum
+}
 
 page() { # the dashboard page, from web/ into functions/api/page
   local stamp=functions/api/page/.made-from
