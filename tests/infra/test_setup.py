@@ -32,6 +32,8 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "authoring" / "bytecode").mkdir(parents=True)
     for folder in ("web", "authoring/bytecode"):
         (tmp_path / folder / "package-lock.json").write_text("{}\n")
+    (tmp_path / "docs" / "reference").mkdir(parents=True)
+    (tmp_path / "docs" / "reference" / "openapi.json").write_text("{}\n")
     npm_that("fail", tmp_path)
     return tmp_path
 
@@ -106,6 +108,10 @@ def test_failed_page_build_is_reported_and_retried(checkout: Path, way: str, say
     assert setup(checkout, "page").returncode == 0, "nothing has changed"
     (checkout / "web" / "new.ts").write_text("// new\n")
     assert setup(checkout, "page").returncode == 1, "a source has changed"
+    (checkout / "web" / "new.ts").unlink()
+    assert setup(checkout, "page").returncode == 0
+    (checkout / "docs" / "reference" / "openapi.json").write_text('{"openapi": "3.1.0"}\n')
+    assert setup(checkout, "page").returncode == 1, "its types are made from the API's document"
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
