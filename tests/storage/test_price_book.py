@@ -236,6 +236,8 @@ def test_change_is_pending_until_settled(book: PriceStore) -> None:
     (settled, *_) = changes = book.changes(NOW, NOW + DAY)
     assert (settled.id, settled.settled_at, len(changes)) == (first.id, NOW + 9 * HOUR, 3)
     assert book.changes(NOW + 2 * HOUR, NOW + 3 * HOUR) == [others[0]]
+    assert book.changes(NOW + 2 * HOUR, NOW + 2 * HOUR + timedelta(microseconds=1)) == [others[0]]
+    assert book.changes(NOW + HOUR, NOW + 2 * HOUR) == [settled]
     with pytest.raises(NotFoundError):
         book.settle("nothing", now=NOW)
 

@@ -406,8 +406,11 @@ class PriceStore:
         return self._change_overrides(drop)
 
     def changes(self, start: datetime, end: datetime) -> list[PriceChange]:
-        """Return the changes that were made in `[start, end)`, settled or pending, oldest first."""
-        first, last = format_timestamp(start), format_timestamp(end)
+        """Return the changes that were made in `[start, end)`, settled or pending, oldest first.
+
+        Changes have whole seconds, so an end within a second includes those of this second.
+        """
+        first, last = format_timestamp(start), format_timestamp(end + timedelta(microseconds=999_999))
         changes = [
             price_items.read_change_item(item)
             for pk in (SETTLED, PENDING)
