@@ -13,7 +13,8 @@ from typing import Any
 from gpucost.core.errors import GpuCostError
 
 WORKER = Path(__file__).with_name("lambda_worker.py")
-_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
+_INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_PRELOAD", "CLOCK_OFFSET")
+"""The last two set a clock (`scripts/clocks.py`), without which signatures would have expired."""
 
 
 class FunctionError(GpuCostError):
