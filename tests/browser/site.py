@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,29 +49,33 @@ def deployment(
     settings: str,
     records: Iterator[HourRecord],
     *,
+    end: datetime,
     replacements: Sequence[tuple[HourRecord, str]] = (),
     recommendations: Sequence[Recommendation] = (),
 ) -> Iterator[Site]:
     """Published hours, then their replacements with reasons, and the api function's handler in this process.
 
+    Its clock stands five minutes after `end`, so that it answers the same when an hour or day ends meanwhile.
+
     The table is in SQLite, which takes a tenth of the processor time; `test_page.py` opens every view on the demo, with
     DynamoDB Local and the function in its own process. Nothing changes any more, so repeated requests get the first
     answer.
     """
+    now = end + timedelta(minutes=5)
     with TemporaryDirectory() as folder, SqliteTable(Path(folder)) as table:
-        SettingsDocumentStore(table, clock=lambda: datetime.now(UTC)).push(
-            settings, author="test", now=datetime.now(UTC)
-        )
+        SettingsDocumentStore(table, clock=lambda: now).push(settings, author="test", now=now)
         ledger = Ledger(table)
         for record in records:
-            ledger.publish(record, replacing=None, settings_version=1, now=datetime.now(UTC))
+            ledger.publish(record, replacing=None, settings_version=1, now=now)
         for record, reason in replacements:
             newest = ledger.newest_version_of_hour(record.cluster, record.hour)
-            ledger.publish(record, replacing=newest, settings_version=2, now=datetime.now(UTC), reason=reason)
+            ledger.publish(record, replacing=newest, settings_version=2, now=now, reason=reason)
         store = DynamoRecommendations(table)
         for recommendation in recommendations:
             store.put(recommendation)
-        app = build_app(Container(Environment(table=""), table=table).api_services, function.PAGE_FOLDER)
+        app = build_app(
+            Container(Environment(table=""), table=table, clock=lambda: now).api_services, function.PAGE_FOLDER
+        )
 
         def invoke(event: Mapping[str, Any]) -> Any:
             return function.handler(dict(event), Context(), app=app)  # type: ignore[arg-type]  # a reduced context

@@ -50,7 +50,7 @@ UNPRICED = END - 15 * HOUR
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with deployment(SETTINGS, records()) as deployed:
+    with deployment(SETTINGS, records(), end=END) as deployed:
         yield deployed
 
 

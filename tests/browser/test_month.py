@@ -70,7 +70,11 @@ def long_site() -> Iterator[Site]:
 
 def deployed_for(length: timedelta, age_of_east: timedelta = EAST) -> AbstractContextManager[Site]:
     return deployment(
-        SETTINGS, records(length, age_of_east), replacements=list(replacements()), recommendations=recommendations()
+        SETTINGS,
+        records(length, age_of_east),
+        end=END,
+        replacements=list(replacements()),
+        recommendations=recommendations(),
     )
 
 

@@ -114,7 +114,7 @@ def on_nodes(hour: HourRecord) -> HourRecord:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with deployment(SETTINGS, records()) as deployed:
+    with deployment(SETTINGS, records(), end=END) as deployed:
         yield deployed
 
 
