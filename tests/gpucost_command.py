@@ -6,6 +6,7 @@ import subprocess
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
+from gpucost.runtime.observability import logger
 from gpucost_cli.main import main
 from gpucost_devstack.template import REPOSITORY
 from tests import forked_gpucost
@@ -26,12 +27,15 @@ class CommandResult(NamedTuple):
 
 
 def in_this_process(*arguments: str) -> CommandResult:
-    """Run the command in this process, because a new process takes most of a second."""
+    """Run the command in this process, because a new process takes most of a second. Some set the level of the log."""
     out, err = io.StringIO(), io.StringIO()
     status: int | str | None = 0
+    level = logger.log_level
     with redirect_stdout(out), redirect_stderr(err):
         try:
             main(arguments)
         except SystemExit as end:
             status = end.code
+        finally:
+            logger.setLevel(level)
     return CommandResult(status, out.getvalue(), err.getvalue())
