@@ -32,6 +32,7 @@ from gpucost_cli.manifests.values import existing_cluster_values, template_value
 from gpucost_devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.template import REPOSITORY
+from tests.kernel_clock import kernel_time
 from tests.manifests import articles, prometheus_operator
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import Target, answer_once, targets
@@ -229,7 +230,7 @@ def sent(history: str) -> SentQueries:
     metrics_reader(settings.clusters[0], settings, make_client=client).observe([BASE])
     PrometheusGpuMemory(settings.clusters[0], client=client).peaks(floor_day(BASE))
     PrometheusWaitingPods(settings.clusters[0], client=client).waits(floor_day(BASE))
-    examine_cluster(settings.clusters[0], settings, datetime.now(UTC), client=client)
+    examine_cluster(settings.clusters[0], settings, kernel_time(), client=client)
     return SentQueries(sorted({form["query"] for _, form in queries if '"gpu-memory"' not in form["query"]}))
 
 
@@ -331,7 +332,7 @@ def test_kube_prometheus_stack_writes_the_same_series(running: RunningServers) -
     assert sorted(arrived - expected)[:5] == []
     assert sorted(expected - arrived)[:5] == []
     settings = parse_settings(document(running.stack))
-    report = examine_cluster(settings.clusters[0], settings, datetime.now(UTC))
+    report = examine_cluster(settings.clusters[0], settings, kernel_time())
     assert report.possible
     assert [(check.name, check.finding, check.change) for check in report.checks if check.change] == []
 
@@ -360,7 +361,7 @@ def test_labels_of_series_take_precedence_over_target_labels(history: str) -> No
 
 def test_doctor_reports_no_change(run: ScrapeRun) -> None:
     settings = parse_settings(document(run.receiver))
-    report = examine_cluster(settings.clusters[0], settings, datetime.now(UTC))
+    report = examine_cluster(settings.clusters[0], settings, kernel_time())
     assert report.possible
     assert [(check.name, check.finding, check.change) for check in report.checks if check.change] == []
     assert {row.source for row in report.utilization} == {"pod", "shared"}

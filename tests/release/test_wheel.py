@@ -11,7 +11,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import requests
 
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost_devstack.template import REPOSITORY
+from tests.kernel_clock import kernel_time
 from tests.recorded_hour import recording
 from tests.recorded_hour.recording import read_series, running_variants, unpack
 from tests.recorded_hour.transforms import DCGM, GPU_NODES, KSM, NEURON, stock
@@ -169,7 +170,7 @@ def test_installed_command_serves_the_recorded_cluster_within_two_minutes(
     A stock kube-prometheus-stack exports no labels of nodes.
     """
     # An hour is attributed some minutes after its end.
-    shift = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - recording.HOUR_END
+    shift = floor_hour(kernel_time() - timedelta(minutes=10)) - recording.HOUR_END
     transform = stock if labels == "stock" else lambda series: [series]
     recorded = (series.later(shift) for series in read_series(unpack(tmp_path), (KSM, DCGM, NEURON)))
     with running_variants(recorded, {recording.CLUSTER: transform}) as url:
@@ -192,7 +193,7 @@ def test_installed_command_shows_ten_minutes_of_samples(
     serve: Callable[[str], Served], prometheus: Callable[[str], str]
 ) -> None:
     """A Prometheus that was installed ten minutes ago."""
-    first = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=10)
+    first = kernel_time().replace(second=0, microsecond=0) - timedelta(minutes=10)
     served = serve(prometheus(steady_pod(first, 10).text()))
     assert served.seconds < 120
     assert float(served.first_figures["bu-a"][1]) == pytest.approx(1 / 6, abs=0.05)

@@ -5,7 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from gpucost_devstack.aws import client_environment, running_aws
 from gpucost_devstack.installation import find_program
 from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.sample_notifications import FIGURES, SUBJECTS, notification
+from tests.kernel_clock import kernel_time
 from tests.recording_server import recording_server
 
 pytestmark = pytest.mark.tools
 
-NOW = datetime.now(UTC)
+NOW = kernel_time()
 LAST = floor_hour(NOW) - HOUR
 UNPRINTABLE = "\x01\x02\a\v\x7f\x80\xad\u202e\ue000\ufffd\U000e0001\U0010ffff"
 
@@ -52,8 +53,10 @@ def shown(url: str, rule: str) -> list[dict[str, Any]]:
 
 
 def test_alert_is_active_until_resolved_and_never_duplicated(alertmanager: str) -> None:
-    alert, started_at = notification(since=LAST - HOUR, hour=LAST, rule="team-waste"), datetime.now(UTC)
-    notifier = AlertmanagerNotifier(alertmanager + "/", secret_value=no_secret, public_url="https://costs.example.com")
+    alert, started_at = notification(since=LAST - HOUR, hour=LAST, rule="team-waste"), kernel_time()
+    notifier = AlertmanagerNotifier(
+        alertmanager + "/", secret_value=no_secret, public_url="https://costs.example.com", clock=kernel_time
+    )
     for event in ("firing", "firing", "repeat"):
         notifier.send([replace(alert, event=event), notification("digest", "digest")])
 
@@ -70,14 +73,14 @@ def test_alert_is_active_until_resolved_and_never_duplicated(alertmanager: str) 
     assert "training/llm-7b" in active["annotations"]["description"]
     assert datetime.fromisoformat(active["startsAt"]) == LAST - HOUR
     ends = datetime.fromisoformat(active["endsAt"]) - FIRING_ALERT_LIFETIME
-    assert started_at - timedelta(seconds=1) < ends <= datetime.now(UTC)
+    assert started_at - timedelta(seconds=1) < ends <= kernel_time()
     assert active["generatorURL"].startswith("https://costs.example.com/#/unit/research?")
     notifier.send([replace(alert, event="resolved", workloads=())])
     assert shown(alertmanager, "team-waste") == []
 
 
 def test_every_kind_and_long_names_are_accepted(alertmanager: str) -> None:
-    notifier = AlertmanagerNotifier(alertmanager, secret_value=no_secret)
+    notifier = AlertmanagerNotifier(alertmanager, secret_value=no_secret, clock=kernel_time)
     notifications = [notification(kind, rule="kinds", since=LAST, hour=LAST) for kind in SUBJECTS]
     strange = SUBJECTS["waste"]._replace(business_unit='ü"\n' * 500)
     notifier.send([*notifications, notification(rule="kinds", subject=strange, since=LAST, hour=LAST)])
@@ -146,8 +149,8 @@ def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Pa
             alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": started_at.isoformat()}
             requests.post(f"{url}/api/v2/alerts", json=[alert, {"labels": {"alertname": "x"}}], timeout=5)
             (message,) = eventually(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
-    received = read_external_alerts(json.loads(message["Body"])["Message"], datetime.now(UTC))
-    (amp_alert,) = received.check(datetime.now(UTC)).valid.alerts
+    received = read_external_alerts(json.loads(message["Body"])["Message"], kernel_time())
+    (amp_alert,) = received.check(kernel_time()).valid.alerts
     labels["odd"] = " " * len(UNPRINTABLE)  # Go's %q escapes these characters in ways that JSON does not have
     assert (amp_alert.status, amp_alert.labels, amp_alert.annotations) == ("firing", labels, alert["annotations"])
     assert abs(amp_alert.starts_at - started_at) < timedelta(seconds=1)
