@@ -1,5 +1,6 @@
 // Files for Excel (Office Open XML): numbers are numbers, shares have the format of percentages, and times are dates.
 
+import { strToU8, zipSync } from "fflate";
 import { amountTitle } from "./identity";
 import type { Costs } from "./explore";
 import { DAY, type Figure, isRepresentative, knownFigure, ratio, utilization } from "./format";
@@ -122,7 +123,7 @@ const STYLES =
 /** A workbook with one sheet. */
 export function workbookOf<Row>(columns: readonly Cell<Row>[], rows: readonly Row[]): Uint8Array<ArrayBuffer> {
   const part = (path: string, type: string) => `<Override PartName="/xl/${path}" ContentType="${TYPE}.${type}+xml"/>`;
-  return zipOf({
+  const parts = {
     "[Content_Types].xml":
       `${XML}<Types xmlns="${PACKAGE}/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>` +
       `${part("workbook.xml", "sheet.main")}${part("worksheets/sheet1.xml", "worksheet")}${part("styles.xml", "styles")}</Types>`,
@@ -131,68 +132,8 @@ export function workbookOf<Row>(columns: readonly Cell<Row>[], rows: readonly Ro
     "xl/_rels/workbook.xml.rels": relationships(["worksheet", "worksheets/sheet1.xml"], ["styles", "styles.xml"]),
     "xl/styles.xml": STYLES,
     "xl/worksheets/sheet1.xml": sheetOf(columns, rows),
-  });
-}
-
-/** A ZIP archive of texts, not compressed. */
-function zipOf(files: Readonly<Record<string, string>>): Uint8Array<ArrayBuffer> {
-  const encoder = new TextEncoder();
-  const parts: Uint8Array[] = [];
-  const entries: Uint8Array[] = [];
-  let offset = 0;
-  const record = (signature: number, fields: readonly [number, 2 | 4][], ...texts: Uint8Array[]) => {
-    const size = fields.reduce((sum, [, bytes]) => sum + bytes, 4);
-    const view = new DataView(new ArrayBuffer(size));
-    view.setUint32(0, signature, true);
-    let at = 4;
-    for (const [value, bytes] of fields) {
-      if (bytes === 2) view.setUint16(at, value, true);
-      else view.setUint32(at, value, true);
-      at += bytes;
-    }
-    return joined([new Uint8Array(view.buffer), ...texts]);
   };
-  for (const [path, text] of Object.entries(files)) {
-    const [name, body] = [encoder.encode(path), encoder.encode(text)];
-    // version, flags (names are UTF-8), method (stored), time, day (1 January 1980), checksum, sizes, length of the name
-    const common: [number, 2 | 4][] = [
-      ...([20, 0x0800, 0, 0, 0x21] as const).map((value): [number, 2] => [value, 2]),
-      ...([crcOf(body), body.length, body.length] as const).map((value): [number, 4] => [value, 4]),
-      ...([name.length, 0] as const).map((value): [number, 2] => [value, 2]),
-    ];
-    const local = record(0x04034b50, common, name, body);
-    entries.push(record(0x02014b50, [[20, 2], ...common, [0, 2], [0, 2], [0, 2], [0, 4], [offset, 4]], name));
-    parts.push(local);
-    offset += local.length;
-  }
-  const size = entries.reduce((sum, entry) => sum + entry.length, 0);
-  const end = record(0x06054b50, [
-    ...([0, 0, entries.length, entries.length] as const).map((value): [number, 2] => [value, 2]),
-    [size, 4],
-    [offset, 4],
-    [0, 2],
-  ]);
-  return joined([...parts, ...entries, end]);
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
-/** The CRC-32 of a file of an archive. */
-function crcOf(bytes: Uint8Array): number {
-  let crc = -1;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
-  return ~crc >>> 0;
+  return zipSync(Object.fromEntries(Object.entries(parts).map(([path, text]) => [path, strToU8(text)])));
 }
 
 /** Saves a workbook. Its name contains the content's name and the period in UTC. */
