@@ -1,5 +1,6 @@
 """Access of every role to every route, and the roles of callers."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -116,6 +117,15 @@ CALLERS: dict[str, tuple[Caller | None, set[str]]] = {
     "viewer by token": (token_caller({"groups": ["research", "gpu-viewers"]}), {"public", "bu", "viewer"}),
     "admin": (role_caller("finops"), {"public", "bu", "viewer", "admin"}),
 }
+
+
+def test_page_has_the_roles_of_the_routes_that_it_requests() -> None:
+    sources = {path.name: path.read_text() for path in (REPOSITORY / "web" / "src").rglob("*.ts*")}
+    sources.pop("api-types.ts", None)  # made from the API's document, with all routes
+    requested = {f"/{route}" for text in sources.values() for route in re.findall(r'"(v1/[a-z-]+)"', text)}
+    known = dict(re.findall(r'"(v1/[a-z-]+)": "(viewer|admin)"', sources["api.ts"]))
+    restricted = {route: role for route, (role, _) in MATRIX.items() if role in ("viewer", "admin")}
+    assert known == {route[1:]: role for route, role in restricted.items() if route in requested}
 
 
 class Document:

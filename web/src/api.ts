@@ -94,14 +94,13 @@ export async function fetchAll<Route extends PagedPath>(
   return { ...first, rows, cursor };
 }
 
-/** Routes that not every role may read, with the roles that may. */
-const VIEWERS = ["viewer", "admin"];
-const ROLES: Partial<Record<string, readonly string[]>> = {
-  "v1/hours": VIEWERS,
-  "v1/nodes": VIEWERS,
-  "v1/restatements": VIEWERS,
-  "v1/split-policies": VIEWERS,
-  "v1/prices": ["admin"],
+/** The roles of routes that not every caller may read. */
+const REQUIRED_ROLES: Partial<Record<string, "viewer" | "admin">> = {
+  "v1/hours": "viewer",
+  "v1/nodes": "viewer",
+  "v1/prices": "admin",
+  "v1/restatements": "viewer",
+  "v1/split-policies": "viewer",
 };
 
 /** The widest role of the caller, as the last response said it; null before. */
@@ -114,10 +113,9 @@ export function denialOf(
   parameters: Readonly<Record<string, string | undefined>> = {},
 ): string | undefined {
   const isOfFleet = path === "v1/forecasts" && !parameters["business_unit"];
-  const roles = isOfFleet ? VIEWERS : ROLES[path];
-  return role === null || roles === undefined || roles.includes(role)
-    ? undefined
-    : `/${path} needs the role ${roles.join(" or ")}`;
+  const required = isOfFleet ? "viewer" : REQUIRED_ROLES[path];
+  if (role === null || required === undefined || role === required || role === "admin") return undefined;
+  return `/${path} needs the role ${required === "admin" ? "admin" : "viewer or admin"}`;
 }
 
 /** As `fetchJson`, but null if access is denied or the route does not exist. */
