@@ -2,11 +2,10 @@
 
 import { fetchAll, MAX_DETAIL_HOURS, type NodeRow } from "./api";
 import { DAY, HOUR, instant } from "./format";
+import { MOST_DAYS } from "./periods";
 
 const MAX_PAGES = 10;
 const PAGE_ROWS = 2000;
-/** Longest time that is shown: each weekday once. */
-const WEEK = 7 * DAY;
 
 export interface NodeHours {
   start: string;
@@ -26,7 +25,7 @@ export async function fetchNodeHours(period: {
 }): Promise<NodeHours> {
   const { start, end, cluster } = period;
   const newest = await fetchRows(Math.max(Date.parse(start), Date.parse(end) - MAX_DETAIL_HOURS * HOUR), end, cluster);
-  const week = Math.max(Date.parse(start), Date.parse(end) - WEEK);
+  const week = Math.max(Date.parse(start), Date.parse(end) - MOST_DAYS.nodes * DAY);
   const parts = Math.ceil((Date.parse(end) - week) / (MAX_DETAIL_HOURS * HOUR));
   const isWeek = parts > 1 && newest.rows.length * parts <= MAX_PAGES * PAGE_ROWS;
   const first = parts === 1 || isWeek ? week : Date.parse(end) - DAY;

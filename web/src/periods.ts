@@ -33,8 +33,8 @@ export function windowName(window: string): string {
     : `${counted(Number(count), "day")}, incl. today (UTC)`;
 }
 
-/** The most days that a view shows. Of a longer period, it shows the last ones. */
-const MOST_DAYS: Partial<Record<string, number>> = { nodes: 7, splits: 31 };
+/** The most days that a view shows, of a longer period the last ones: each weekday once, and what the API compares. */
+export const MOST_DAYS = { nodes: 7, splits: 31 };
 
 /** How long a window is, in milliseconds, at a time. */
 export function lengthOf(window: string, now: number): number {
@@ -47,6 +47,6 @@ export function lengthOf(window: string, now: number): number {
 
 /** The name of a period as a view shows it: of a long one, its last days. */
 export function shownPeriod(view: string, name: string, length: number): string {
-  const most = MOST_DAYS[view];
-  return most === undefined || length <= most * DAY ? name : `${name}: its last ${most} days`;
+  const most = view in MOST_DAYS ? MOST_DAYS[view as keyof typeof MOST_DAYS] : Infinity;
+  return length <= most * DAY ? name : `${name}: its last ${most} days`;
 }

@@ -2,16 +2,15 @@
 
 import type { SplitPolicyRow } from "./api";
 import { DAY, type Figure, instant } from "./format";
+import { MOST_DAYS } from "./periods";
 import type { Priced } from "./series";
 
-/** The longest period that the page compares, which is that of the API. */
-export const MOST_DAYS = 31;
 /** Days of a request: rating a week of a large fleet with all policies takes a minute, and weeks are rated side by side. */
 const DAYS_AT_ONCE = 7;
 
 /** The last days of a period that is longer than what is compared. */
 export function comparedPeriod({ start, end }: { start: string; end: string }): { start: string; end: string } {
-  const first = Date.parse(end) - MOST_DAYS * DAY;
+  const first = Date.parse(end) - MOST_DAYS.splits * DAY;
   return Date.parse(start) < first ? { start: instant(first), end } : { start, end };
 }
 

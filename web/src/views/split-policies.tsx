@@ -19,13 +19,12 @@ import {
   UnpricedNote,
   View,
 } from "../parts";
-import { lengthOf } from "../periods";
+import { lengthOf, MOST_DAYS } from "../periods";
 import { linkTo, periodOf, type Route, windowOf } from "../route";
 import {
   comparedPeriod,
   IDLE_PARTS,
   largestChange,
-  MOST_DAYS,
   type PolicySums,
   policySums,
   type UnitCharges,
@@ -97,7 +96,7 @@ function Shown({ response, isCut }: ViewData) {
       <p data-testid="in-force">
         In force: <SplitPolicy name={inForce.policy} />. The same usage and the same node prices, of{" "}
         {moment(response.start, zone)} to {moment(response.end, zone)}
-        {isCut && `, the last ${MOST_DAYS} days of the period`}
+        {isCut && `, the last ${MOST_DAYS.splits} days of the period`}
         {", "}
         {counted(inForce.hours, "cluster-hour")}.
       </p>
