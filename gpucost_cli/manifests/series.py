@@ -18,6 +18,7 @@ from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.node_pool_limits import KUBERNETES_GPU_RESOURCES
 from gpucost_cli.doctor.checks import CHECKS
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS
+from gpucost_cli.doctor.checks.model import DoctorCheck
 from gpucost_cli.doctor.labels import RequiredLabels
 from gpucost_cli.manifests import dashboard_metrics
 
@@ -89,21 +90,21 @@ def kube_state_metrics_families(required: RequiredLabels, *, dashboards: bool) -
     return sorted(families)
 
 
-def dcgm_exporter_pattern(*, dashboards: bool) -> str:
-    """Return the regular expression over names that keeps dcgm-exporter's series."""
+def dcgm_exporter_pattern(*, dashboards: bool, checks: Sequence[DoctorCheck] = CHECKS) -> str:
+    """Return the regular expression over names that keeps dcgm-exporter's series, with those of doctor's checks."""
     shown = sorted(
         name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS
     )
-    needed = [*SIGNALS, *GPU_MEMORY_METRICS, *ENERGY_COUNTERS, *POWER_GAUGES, *_metrics_of_checks("DCGM_")]
+    needed = [*SIGNALS, *GPU_MEMORY_METRICS, *ENERGY_COUNTERS, *POWER_GAUGES, *_metrics_of(checks, "DCGM_")]
     return _alternation(dict.fromkeys([*needed, *(shown if dashboards else ())]))
 
 
-def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool) -> str:
-    """Return the regular expression over names that keeps the series of another vendor's exporter."""
+def accelerator_pattern(accelerator: Accelerator, *, dashboards: bool, checks: Sequence[DoctorCheck] = CHECKS) -> str:
+    """Return the regular expression over names that keeps another vendor's series, with those of doctor's checks."""
     signals = [
         *(signal.name for signal in accelerator.signals),
         *accelerator.power_metrics,
-        *_metrics_of_checks(accelerator.metric_prefixes),
+        *_metrics_of(checks, accelerator.metric_prefixes),
     ]
     shown = sorted(
         name
@@ -167,9 +168,9 @@ def remote_write_pattern(patterns: Mapping[str, str], inference_metrics: Iterabl
     return "|".join([*parts, *of_servers, f"{jobs};up;.*"])
 
 
-def _metrics_of_checks(prefixes: str | tuple[str, ...]) -> list[str]:
+def _metrics_of(checks: Iterable[DoctorCheck], prefixes: str | tuple[str, ...]) -> list[str]:
     """The metrics of one exporter that checks of `doctor` read."""
-    return [metric for check in CHECKS for metric in check.metrics if metric.startswith(prefixes)]
+    return [metric for check in checks for metric in check.metrics if metric.startswith(prefixes)]
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from gpucost.core.metering.accelerators import ACCELERATORS
+from gpucost_cli.doctor.checks.model import doctor_check
 from gpucost_cli.manifests.gpu_exporters import GPU_EXPORTERS
+from gpucost_cli.manifests.series import accelerator_pattern, dcgm_exporter_pattern
 from gpucost_cli.manifests.targets import TARGETS
 from tests.manifests.rendered import ACCOUNT, example_files, target_files
 
@@ -281,3 +284,13 @@ def _jobs(documents: Any) -> dict[str, Any]:
     for document in documents:
         look(document)
     return configs
+
+
+def test_filters_keep_the_metrics_that_only_a_check_of_the_doctor_reads() -> None:
+    reading = doctor_check("the GPU exporter", metrics=("DCGM_FI_DEV_NEW", "habanalabs_new", "other_metric"))
+    checks = [reading(lambda _context: [])]
+    (gaudi,) = (accelerator for accelerator in ACCELERATORS if accelerator.display_name == "Gaudi")
+    of_dcgm = dcgm_exporter_pattern(dashboards=False, checks=checks)
+    assert re.fullmatch(of_dcgm, "DCGM_FI_DEV_NEW")
+    assert not re.fullmatch(of_dcgm, "other_metric")
+    assert re.fullmatch(accelerator_pattern(gaudi, dashboards=False, checks=checks), "habanalabs_new")
