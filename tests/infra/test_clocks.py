@@ -25,6 +25,18 @@ try:
 except queue.Empty:
     print(datetime.datetime.now(datetime.UTC).strftime("%d %b %Y"))
 """
+FUNCTION = """
+import tempfile
+from pathlib import Path
+from gpucost_devstack.functions import LocalFunction
+with tempfile.TemporaryDirectory() as folder:
+    Path(folder, "app.py").write_text(
+        "import datetime\\ndef handler(event, context): return f'{datetime.datetime.now(datetime.UTC):%d %b %Y}'"
+    )
+    function = LocalFunction("clock", "app.handler", [Path(folder)], {})
+    print(function.invoke({}))
+    function.stop()
+"""
 
 
 @pytest.mark.nightly
@@ -33,10 +45,11 @@ except queue.Empty:
     [
         (sys.executable, "-c", WAITS),
         (sys.executable, "-c", DYNAMODB),
+        (sys.executable, "-c", FUNCTION),
         ("node", "-e", "console.log(new Date().toUTCString())"),
         ("sh", "-c", "LC_ALL=C date -u '+%d %b %Y'"),
     ],
-    ids=["python", "java", "node", "child"],
+    ids=["python", "java", "function", "node", "child"],
 )
 def test_set_clock_reaches_every_kind_of_program(command: tuple[str, ...]) -> None:
     clocks.build()
