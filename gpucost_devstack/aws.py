@@ -65,9 +65,14 @@ def local_client(service: str, endpoint: str, access_key: str = ADMINISTRATOR) -
     import boto3
     from botocore.config import Config
 
-    names = {"aws_access_key_id": access_key, "aws_secret_access_key": SECRET_KEY, "region_name": REGION}
-    config = Config(user_agent="gpucost")  # botocore would build one from a dozen parts twice per call
-    return boto3.client(service, endpoint_url=endpoint, config=config, **names)  # type: ignore[call-overload]  # any
+    options = {
+        "endpoint_url": endpoint,
+        "aws_access_key_id": access_key,
+        "aws_secret_access_key": SECRET_KEY,
+        "region_name": REGION,
+        "config": Config(user_agent="gpucost"),  # botocore would build one from a dozen parts twice per call
+    }
+    return boto3.client(service, **options)  # type: ignore[call-overload]  # any service
 
 
 def create_stack(
