@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,7 @@ from gpucost_cli.manifests.values import existing_cluster_values, template_value
 from gpucost_devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.template import REPOSITORY
+from tests import kernel_clock
 from tests.kernel_clock import kernel_time
 from tests.manifests import articles, prometheus_operator
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
@@ -41,7 +42,7 @@ from tests.prometheus_clients import SentQuery, recording_client
 from tests.system import fleet_truth
 
 PRICE = 12
-BASE = floor_hour(datetime.now(UTC)) - timedelta(hours=3)
+BASE = floor_hour(kernel_time()) - timedelta(hours=3)
 """The articles' hour."""
 OTHER_PODS = 200
 KIND_LABELS = {"__name__", "resource", "phase", "cluster"}
@@ -397,7 +398,7 @@ def test_documented_saving_is_measured(run: ScrapeRun) -> None:
 def attribute_hour(url: str, folder: Path, more: str) -> Any:
     path = folder / "settings.yaml"
     path.write_text(document(url, more=more))
-    (hour,) = fleet_truth.attribute(path, BASE, 1)
+    (hour,) = fleet_truth.attribute(path, BASE, 1, kernel_clock.gpucost)
     return hour
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,13 @@ from gpucost_devstack.fleet import (
 from gpucost_devstack.fleet.scenario import AcceleratorExporter, Scenario
 from gpucost_devstack.fleet.scenarios import gpu_fractions, partitions, vendors
 from gpucost_devstack.fleet.series import SimulatedSeries
+from tests import kernel_clock
+from tests.kernel_clock import kernel_time
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import answer_once
 from tests.system import fleet_truth
 
-BASE = floor_hour(datetime.now(UTC)) - timedelta(hours=3)
+BASE = floor_hour(kernel_time()) - timedelta(hours=3)
 SCENARIOS = {
     scenario.name: scenario
     for module in (vendors, partitions, gpu_fractions)
@@ -96,7 +98,7 @@ def test_hour_is_attributed_exactly(scraped: tuple[Scenario, str], tmp_path: Pat
         f'  - name: {scenario.name}\n    prometheus: {{url: "{url}"}}\n    selector: {{cluster: {scenario.name}}}\n'
     )
     path.write_text(f"clusters:\n{cluster}    sources:\n{jobs}pricing:{document.partition('pricing:')[2]}")
-    (hour,) = fleet_truth.attribute(path, BASE, 1)
+    (hour,) = fleet_truth.attribute(path, BASE, 1, kernel_clock.gpucost)
     fleet_truth.assert_lines(scenario, 0, hour)
     fleet_truth.assert_identity(scenario, 0, hour)
 

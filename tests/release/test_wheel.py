@@ -150,7 +150,7 @@ def test_installed_command_serves_a_prometheus(
     serve: Callable[[str], Served], prometheus: Callable[[str], str], tmp_path: Path
 ) -> None:
     """The figures of the last day on the terminal, in the API and on the page."""
-    timeline = Timeline(step=30)
+    timeline = Timeline(step=30, base=floor_hour(kernel_time()) - timedelta(hours=5))
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 1})
     timeline.pod("pod", namespace="bu-a")

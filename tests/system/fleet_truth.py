@@ -1,11 +1,11 @@
 """Compares the command's figures for a scenario's hours with the true ones."""
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import simplejson
@@ -13,7 +13,7 @@ import simplejson
 from gpucost_devstack.fleet import energy_truth, truth
 from gpucost_devstack.fleet.scenario import Scenario
 from gpucost_devstack.fleet.truth import ToleratedAmount, TrueHour, TrueLine
-from tests import forked_gpucost
+from tests.gpucost_command import gpucost
 
 PRICE = 10
 EXACT = Fraction(1, 10**9)
@@ -47,10 +47,12 @@ def settings(scenarios: Sequence[Scenario], url: str, base: datetime) -> str:
     return f"clusters:\n{clusters}{price}{scenario_settings}"
 
 
-def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
+def attribute(
+    path: Path, first: datetime, hours: int, run: Callable[..., "CompletedProcess[str]"] = gpucost
+) -> list[Any]:
     """The hours of the command's answer, with exact numbers."""
     command = ["attribute", "--settings", str(path), "--hour", f"{first:%Y-%m-%dT%H:00:00Z}"]
-    done = forked_gpucost.run(*command, "--hours", str(hours), "--format", "json", env=os.environ)
+    done = run(*command, "--hours", str(hours), "--format", "json")
     answer: list[Any] = simplejson.loads(done.stdout, parse_float=Decimal, parse_int=Decimal)["hours"]
     has_no_figures = all(hour["totals"]["allocated_usd"] is None for hour in answer)
     assert done.returncode == int(has_no_figures), done.stderr
