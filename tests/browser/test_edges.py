@@ -224,7 +224,7 @@ def test_bars_are_as_wide_as_their_days(visit: Callable[..., Page]) -> None:
           });
         }"""
     )
-    assert painted == ["3,163,121"] * 5, "used cost, from the beginning of each day to its end"
+    assert painted == ["79,191,161"] * 5, "used cost, from the beginning of each day to its end"
 
 
 def test_no_allocation_differs_from_missing_figures(visit: Callable[..., Page]) -> None:

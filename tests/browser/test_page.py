@@ -25,7 +25,8 @@ from tests.system.running_demo import Demo
 
 NODE = "ip-10-0-12-4.ec2.internal"
 """Three of its four GPUs are held."""
-DATA_COLOURS = {(3, 163, 121), (191, 62, 7), (156, 168, 252)}
+DATA_COLOURS = {(79, 191, 161), (210, 120, 81), (186, 194, 253)}
+"""70% of the colors of effective cost, waste and unallocated cost, on white."""
 CENT = Decimal("0.01")
 
 WATCH_DIALOGS = """

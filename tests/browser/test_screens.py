@@ -338,7 +338,7 @@ def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., 
     page = visit(site, f"nodes?{PERIOD}", color_scheme="dark")
     entry = page.locator(".scale > span", has_text="the node did not exist")
     expect(entry.locator("svg.swatch.nothing")).to_be_visible()
-    expect(page.locator(".scale > span", has_text="unallocated").locator("svg.swatch.free")).to_be_visible()
+    expect(page.locator(".scale > span", has_text="unallocated").locator("svg.swatch rect")).to_be_visible()
     page.goto(f"{site.address}/#/overview?{PERIOD}")
     settled(page)
     expect(page.locator(".scale > span", has_text="no GPUs allocated").locator("svg.swatch.nothing")).to_be_visible()
@@ -454,16 +454,18 @@ def test_chart_and_table_have_the_same_groups_of_jobs(visit: Callable[..., Page]
     assert jobs == 2 * HOURS
     legend = page.locator(".chart .legend li:has(rect)")
     assert dict(text.rsplit(" ", 1) for text in legend.all_inner_texts()) == expected
-    colors: dict[str, Any] = {
-        entry.inner_text().rsplit(" ", 1)[0]: entry.locator("rect").get_attribute("fill") for entry in legend.all()
-    }
+
+    def color_of(entry: Locator) -> Any:
+        return entry.locator("rect").evaluate("(rect) => getComputedStyle(rect).fill")
+
+    colors = {entry.inner_text().rsplit(" ", 1)[0]: color_of(entry) for entry in legend.all()}
     assert len(set(colors.values())) == len(expected)
     table = page.get_by_test_id("explore").locator("tbody tr").all()
     assert len(table) == len(expected)
     for row in table:
         name = row.locator("bdi").inner_text()
         assert row.locator("td").nth(1).inner_text() == expected[name]
-        assert row.locator("rect").get_attribute("fill") == colors[name]
+        assert color_of(row) == colors[name]
     chart = page.get_by_role("application", name="Allocated cost over time by workload")
     chart.focus()
     for _ in range(HOURS):

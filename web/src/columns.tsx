@@ -145,7 +145,7 @@ export function clusterColumns<Row>(rows: readonly Row[], cluster: (row: Row) =>
   return new Set(rows.map(cluster)).size > 1 ? [nameColumn("cluster", "Cluster", cluster)] : [];
 }
 
-/** A bar: its length is the allocated cost, the filled part is effective, the hatched part is unmeasured. */
+/** A bar: its length is the allocated cost, the green part is effective, the yellow one unmeasured. */
 export function useColumn(): Column<CostRow> {
   return {
     ...ratioColumn<CostRow>("use", "Utilization", utilization),
@@ -190,8 +190,8 @@ function Bar({ row }: { row: CostRow }) {
   const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
   return (
     <span class="bar" title={unmeasured > 0 ? `${percent(1 - unmeasured)} of the GPU-hours were measured` : undefined}>
-      <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
-      <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
+      <span style={{ width: `${100 * used}%`, color: PART_COLORS.effective_usd }} />
+      <span class="unmeasured" style={{ width: `${100 * unmeasured}%`, color: PART_COLORS.unmeasured_usd }} />
     </span>
   );
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled, type TablePath } from "./api";
-import { OUTLINE } from "./charts/colors";
+import { PART_COLORS } from "./charts/colors";
 import { counted, percent, UNKNOWN } from "./format";
 import { GLOSSARY, type Term } from "./glossary";
 import {
@@ -505,18 +505,20 @@ export function ExcelButton({ save }: { save: (writer: typeof import("./spreadsh
   );
 }
 
-export function Swatch({ color }: { color: string }) {
+/** Legend symbol of an area, or of cells if `isSolid`. */
+export function Swatch({ color, isSolid = false }: { color: string; isSolid?: boolean }) {
   return (
-    <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
-      <rect x="0.5" y="0.5" width="9" height="9" fill={color} stroke={OUTLINE} />
+    <svg class={isSolid ? "swatch solid" : "swatch"} viewBox="0 0 10 10" aria-hidden="true" style={{ color }}>
+      <rect x="0.5" y="0.5" width="9" height="9" />
     </svg>
   );
 }
 
-/** Legend symbol of missing data. Lines, because printers omit small gradients. */
-export function HatchSwatch() {
+/** Legend symbol of missing data, or of what was not measured. Lines, because printers omit small gradients. */
+export function HatchSwatch({ isUnmeasured = false }: { isUnmeasured?: boolean }) {
   return (
-    <svg class="swatch hatched" viewBox="0 0 10 10" aria-hidden="true">
+    <svg class="swatch hatched" viewBox="0 0 10 10" aria-hidden="true" style={{ color: PART_COLORS.unmeasured_usd }}>
+      {isUnmeasured && <rect x="0.5" y="0.5" width="9" height="9" />}
       <path d="M0 3L3 0M0 8L8 0M2 10L10 2M7 10L10 7" />
     </svg>
   );

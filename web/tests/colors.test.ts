@@ -4,8 +4,8 @@ import {
   coverageColor,
   GROUP_COLORS,
   IDLE_COLOR,
+  mixed,
   OTHERS_COLOR,
-  OUTLINE,
   PART_COLORS,
   PLATE,
   PLATE_TEXT,
@@ -104,12 +104,24 @@ function contrast(partColor: string, other: string): number {
 }
 
 const [LIGHT = {}, DARK = {}] = [...style.matchAll(/:root[^{]*\{([^}]*--back:[^}]*)\}/g)].map(([, rules = ""]) =>
-  Object.fromEntries([...rules.matchAll(/--(\w+): (#[^;]+);/g)].map(([, name = "", color = ""]) => [name, color])),
+  Object.fromEntries(
+    [...rules.matchAll(/--([\w-]+): (#[^;]+|\d+%);/g)].map(([, name = "", color = ""]) => [name, color]),
+  ),
 );
 /** The colors of utilizations from 0 to 100%. */
 const usesOf = (scheme: Record<string, string>) =>
   Array.from({ length: 101 }, (_, percent) => useColor(scaleOf(scheme["use"] ?? ""), percent / 100));
 const PART = PARTS.map((part) => PART_COLORS[part.key]);
+const SCHEMES = [
+  ["light", LIGHT],
+  ["dark", DARK],
+] as const;
+/** An area of a color, as it is drawn. */
+const areaOf = (scheme: Record<string, string>, color: string) =>
+  mixed(color, scheme["panel"] ?? "", shareIn(scheme, "fill"));
+const lineOf = (scheme: Record<string, string>, color: string) =>
+  mixed(color, scheme["ink"] ?? "", shareIn(scheme, "line"));
+const shareIn = (scheme: Record<string, string>, kind: string) => parseFloat(scheme[`${kind}-share`] ?? "") / 100;
 
 test("the distance is CIEDE2000", () => {
   // Sharma et al., table 1: pairs 1, 7, 9 and 16.
@@ -125,7 +137,7 @@ test("the distance is CIEDE2000", () => {
 });
 
 describe.each(Object.keys(VISIONS))("with %s", (vision) => {
-  test("any two groups of a chart differ, and from the others and the idle cost", () => {
+  test("any two groups differ, and from the others and the idle cost", () => {
     GROUP_COLORS.forEach((color, at) => {
       for (const other of GROUP_COLORS.slice(at + 1))
         expect(distance(seen(color, vision), seen(other, vision)), `${color} ${other}`).toBeGreaterThan(10);
@@ -134,7 +146,7 @@ describe.each(Object.keys(VISIONS))("with %s", (vision) => {
     });
   });
 
-  test("any two parts differ, because any two can be adjacent in a stack", () => {
+  test("any two parts differ", () => {
     PART.forEach((partColor, at) => {
       for (const other of PART.slice(at + 1)) {
         expect(distance(seen(partColor, vision), seen(other, vision)), `${partColor} ${other}`).toBeGreaterThan(15);
@@ -142,43 +154,56 @@ describe.each(Object.keys(VISIONS))("with %s", (vision) => {
     });
   });
 
-  test.each([
-    ["light", LIGHT],
-    ["dark", DARK],
-  ])("higher utilization differs more from the %s ground, and all from unallocated and stranded", (_, scheme) => {
-    const uses = usesOf(scheme).map((color) => seen(color, vision));
-    const ground = seen(scheme["back"] ?? "", vision);
-    const lightness = (at: number) => Math.abs((uses[at]?.[0] ?? 0) - ground[0]);
-    for (let at = 10; at <= 100; at += 10) expect(lightness(at)).toBeGreaterThan(lightness(at - 10) + 4);
-    for (const use of uses) expect(distance(use, ground)).toBeGreaterThan(12); // no cell is as where there is nothing
-    for (const partColor of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
-      for (const use of uses) expect(distance(seen(partColor, vision), use), partColor).toBeGreaterThan(12);
+  test.each(SCHEMES)("areas of any two parts or groups, which can be adjacent in a stack, differ (%s)", (_, scheme) => {
+    for (const [colors, least] of [
+      [PART, 8],
+      [[...GROUP_COLORS, OTHERS_COLOR, IDLE_COLOR], 4],
+    ] as const) {
+      const areas = colors.map((color) => seen(areaOf(scheme, color), vision));
+      areas.forEach((area, at) => {
+        for (const other of areas.slice(at + 1)) expect(distance(area, other)).toBeGreaterThan(least);
+        expect(distance(area, seen(scheme["panel"] ?? "", vision))).toBeGreaterThan(5);
+      });
     }
-    expect(distance(seen(scheme["free"] ?? "", vision), seen(PART_COLORS.stranded_usd, vision))).toBeGreaterThan(12);
   });
+
+  test.each(SCHEMES)(
+    "higher utilization differs more from the %s ground, and all from unallocated and stranded",
+    (_, scheme) => {
+      const uses = usesOf(scheme).map((color) => seen(color, vision));
+      const ground = seen(scheme["back"] ?? "", vision);
+      const lightness = (at: number) => Math.abs((uses[at]?.[0] ?? 0) - ground[0]);
+      for (let at = 10; at <= 100; at += 10) expect(lightness(at)).toBeGreaterThan(lightness(at - 10) + 4);
+      for (const use of uses) expect(distance(use, ground)).toBeGreaterThan(12); // no cell is as where there is nothing
+      const [free, stranded] = (["unallocated_usd", "stranded_usd"] as const).map((key) =>
+        seen(areaOf(scheme, PART_COLORS[key]), vision),
+      );
+      for (const part of [free, stranded]) {
+        for (const use of uses) expect(distance(part as Three, use)).toBeGreaterThan(11);
+      }
+      expect(distance(free as Three, stranded as Three)).toBeGreaterThan(8);
+    },
+  );
 });
 
-test("no group looks like a part of the cost, and all stand out from the ground of both schemes", () => {
+test("no group looks like a part of the cost", () => {
   for (const color of GROUP_COLORS) {
     for (const part of PART)
       expect(distance(seen(color, "all cones"), seen(part, "all cones")), `${color} ${part}`).toBeGreaterThan(12);
-    expect(contrast(color, OUTLINE), color).toBeGreaterThan(3); // WCAG 1.4.11
-    expect(contrast(color, DARK["panel"] ?? ""), color).toBeGreaterThan(3);
   }
 });
 
-test("unallocated has the same color in charts and in strips of both schemes", () => {
-  expect([LIGHT["free"], DARK["free"]]).toEqual([PART_COLORS.unallocated_usd, PART_COLORS.unallocated_usd]);
-});
-
-test("without colors, effective and waste differ in lightness, and outlines separate all parts", () => {
+test("without colors, effective and waste differ in lightness", () => {
   const light = (color: string) => seen(color, "all cones")[0];
   expect(Math.abs(light(PART_COLORS.effective_usd) - light(PART_COLORS.waste_usd))).toBeGreaterThan(10);
-  for (const part of PART) {
-    expect(contrast(part, OUTLINE), part).toBeGreaterThan(3); // WCAG 1.4.11
-    expect(contrast(part, DARK["panel"] ?? ""), part).toBeGreaterThan(3);
+});
+
+test.each(SCHEMES)("a line bounds the area below it, and stands out from the %s ground", (_, scheme) => {
+  for (const color of [...PART, ...GROUP_COLORS, OTHERS_COLOR]) {
+    const line = lineOf(scheme, color);
+    expect(contrast(line, areaOf(scheme, color)), color).toBeGreaterThan(3); // WCAG 1.4.11
+    expect(contrast(line, scheme["panel"] ?? ""), color).toBeGreaterThan(3);
   }
-  expect(contrast(OUTLINE, LIGHT["panel"] ?? "")).toBeGreaterThan(3);
 });
 
 test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
@@ -190,10 +215,7 @@ test.each([LIGHT, DARK])("text can be read, and hatching seen", (scheme) => {
   }
 });
 
-test.each([
-  ["light", LIGHT],
-  ["dark", DARK],
-])("on a %s ground, the highest utilization stands out most", (_, scheme) => {
+test.each(SCHEMES)("on a %s ground, the highest utilization stands out most", (_, scheme) => {
   const onGround = (color: string) => contrast(color, scheme["back"] ?? "");
   const contrasts = usesOf(scheme).map(onGround);
   for (const [at, value] of contrasts.slice(1).entries())
@@ -201,8 +223,8 @@ test.each([
   const full = contrasts[100] ?? 0;
   if (scheme === DARK) expect(contrasts[0]).toBeGreaterThan(3); // WCAG 1.4.11, also for what was never used
   expect(full).toBeGreaterThan(3); // WCAG 1.4.11
-  for (const color of [scheme["free"] ?? "", PART_COLORS.stranded_usd]) {
-    expect(onGround(color), color).toBeLessThan(0.6 * full);
+  for (const key of ["unallocated_usd", "stranded_usd"] as const) {
+    expect(onGround(areaOf(scheme, PART_COLORS[key])), key).toBeLessThan(0.6 * full);
   }
   expect(onGround(scheme["missing"] ?? "")).toBeGreaterThan(3);
 });

@@ -502,7 +502,7 @@ test("a business unit has the same color in every chart and browser, and no othe
 
 test("a group of another dimension keeps the color of its name after a reload", () => {
   expect(groupColors(["train", "serve"])).toEqual(groupColors(["serve", "train"]));
-  const parts = new Set(Object.values(PART_COLORS));
+  const parts = new Set<string>(Object.values(PART_COLORS));
   for (const color of GROUP_COLORS) expect(parts.has(color)).toBe(false);
 });
 

@@ -3,7 +3,9 @@
 
 import type { Part, PartKey } from "../identity";
 
-export const PART_COLORS: Record<PartKey, string> = {
+export type Color = `#${string}` | `rgb(${string})`;
+
+export const PART_COLORS: Record<PartKey, Color> = {
   effective_usd: "#03a379",
   waste_usd: "#bf3e07",
   unmeasured_usd: "#ffe111",
@@ -84,8 +86,32 @@ export function colored(parts: readonly Part[]): (Part & { color: string })[] {
   return parts.map((part) => ({ ...part, color: PART_COLORS[part.key] }));
 }
 
-/** Outline of the parts, dark enough for contrast with each of them, also in black-and-white print. */
-export const OUTLINE = "#1b2025";
+/** How areas are drawn: light, with a thin line in a stronger shade of their color. */
+export interface Shades {
+  fill: (color: string) => string;
+  line: (color: string) => string;
+}
+
+/** The shades on the ground of an element. */
+export function shadesOf(element: Element): Shades {
+  const [panel, ink] = [styleToken(element, "--panel"), styleToken(element, "--ink")];
+  const [fill, line] = ["--fill-share", "--line-share"].map((name) => parseFloat(styleToken(element, name)) / 100);
+  return {
+    fill: (color) => mixed(color, panel, fill ?? 1),
+    line: (color) => mixed(color, ink, line ?? 1),
+  };
+}
+
+/** A color of which a share, 0 to 1, is the first one, as CSS's color-mix computes it. */
+export function mixed(color: string, other: string, share: number): string {
+  const [own, ground] = [channelsOf(color), channelsOf(other)];
+  return `rgb(${own.map((channel, at) => Math.round(channel * share + (ground[at] ?? channel) * (1 - share))).join(",")})`;
+}
+
+function channelsOf(color: string): number[] {
+  const long = color.replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
+  return [1, 3, 5].map((at) => parseInt(long.slice(at, at + 2), 16));
+}
 
 /** Names on cells of any color. */
 export const PLATE = "rgb(0 0 0 / 75%)";
@@ -93,7 +119,7 @@ export const PLATE_TEXT = "#fff";
 
 /** The colors of a scale, as the style sheet lists them: #00224e, #123570. */
 export function scaleOf(list: string): number[][] {
-  return list.split(",").map((color) => [1, 3, 5].map((at) => parseInt(color.trim().slice(at, at + 2), 16)));
+  return list.split(",").map((color) => channelsOf(color.trim()));
 }
 
 /** The color of a utilization, 0 to 1, on a scale from 0 to 100%. */
@@ -112,13 +138,13 @@ export const STATUS_COLORS = {
   restated: "#6e50e6",
   pending: "#f5d7aa",
   incomplete: "#b9416e",
-};
+} as const;
 
 /** The share of an hour's scrapes that may be missing without a finding. */
 export const NEGLIGIBLE = 0.01;
 
 /** The color of a coverage, 0 to 1: that of complete hours if nothing is missing, and an alarm color the more is. */
-export function coverageColor(share: number): string {
+export function coverageColor(share: number): Color {
   const [light, dark] = COVERAGE_LOST;
   const lost = Math.min(1, Math.max(0, 1 - share));
   if (lost < NEGLIGIBLE) return STATUS_COLORS.complete;

@@ -5,14 +5,26 @@ import type { ComponentChildren } from "preact";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { shortened } from "../removal";
 import { placedTicks } from "../series";
-import { hatch, PLATE, PLATE_TEXT, scaleOf, styleToken, textScale, useColor } from "./colors";
+import type { PartKey } from "../identity";
+import {
+  type Color,
+  hatch,
+  PART_COLORS,
+  PLATE,
+  PLATE_TEXT,
+  scaleOf,
+  shadesOf,
+  styleToken,
+  textScale,
+  useColor,
+} from "./colors";
 
-/** A color, or a utilization from 0 to 1, or "free" for unallocated GPUs: these two depend on the color scheme. */
-export type Fill = string | number;
+/** A utilization from 0 to 1, a part of the cost, which has the color of its area in charts, or another color. */
+export type Fill = number | PartKey | Color;
 
 export interface Painted {
-  /** "missing" for hatching, or null for nothing. */
-  fill: Fill | null;
+  /** "missing" for hatching, which is yellow if something was allocated and not measured; null for nothing. */
+  fill: Fill | "missing" | "unmeasured" | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
   /** The part is at the end of the cell, and not at its start. */
@@ -20,7 +32,7 @@ export interface Painted {
   /** Color of the rest of the cell. */
   rest?: Fill;
   isHatched?: boolean;
-  /** Share of the filled part that is hatched instead, at its end, 0 to 1. */
+  /** Share of the filled part that is unmeasured instead, at its end, 0 to 1. */
   unmeasured?: number;
 }
 
@@ -204,12 +216,19 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const cell = width / columns;
   const hatched = hatch(pen, missing);
   const scale = scaleOf(styleToken(pen.canvas, "--use"));
-  const free = styleToken(pen.canvas, "--free");
+  const shades = shadesOf(pen.canvas);
+  const unmeasuredGround = shades.fill(PART_COLORS.unmeasured_usd);
   // A large map has thousands of cells, and more colors look the same.
   const colors = Array.from({ length: COLORS }, (_, index) => useColor(scale, index / (COLORS - 1)));
   const colorOf = (fill: Fill) => {
-    if (typeof fill === "string") return fill === "free" ? free : fill;
+    if (typeof fill === "string") return fill in PART_COLORS ? shades.fill(PART_COLORS[fill as PartKey]) : fill;
     return colors[Math.round(Math.min(1, Math.max(0, fill)) * (COLORS - 1))] ?? "";
+  };
+  const paintUnmeasured = (left: number, top: number, wide: number) => {
+    for (const style of [unmeasuredGround, hatched]) {
+      pen.fillStyle = style;
+      pen.fillRect(left, top, wide, rowHeight - 1);
+    }
   };
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -225,11 +244,12 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
       }
       if (fill !== null) {
         const measured = wide * (1 - unmeasured);
-        pen.fillStyle = fill === "missing" ? hatched : colorOf(fill);
-        pen.fillRect(begin, row * rowHeight, measured, rowHeight - 1);
-        if (unmeasured > 0) {
-          pen.fillStyle = hatched;
-          pen.fillRect(begin + measured, row * rowHeight, wide - measured, rowHeight - 1);
+        if (fill === "unmeasured") {
+          paintUnmeasured(begin, row * rowHeight, wide);
+        } else {
+          pen.fillStyle = fill === "missing" ? hatched : colorOf(fill);
+          pen.fillRect(begin, row * rowHeight, measured, rowHeight - 1);
+          if (unmeasured > 0) paintUnmeasured(begin + measured, row * rowHeight, wide - measured);
         }
       }
       if (isHatched === true) {

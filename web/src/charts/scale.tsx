@@ -14,17 +14,20 @@ export function Scale({ kind = "utilization", children }: { kind?: string; child
         100% {kind}: the {isDark ? "brighter" : "darker"}, the more
       </span>
       <span>
-        <HatchSwatch /> missing or unmeasured
+        <HatchSwatch isUnmeasured /> unmeasured
+      </span>
+      <span>
+        <HatchSwatch /> missing
       </span>
       {children}
     </p>
   );
 }
 
-/** Legend symbol of cells whose color depends on the color scheme: unallocated GPUs, or nothing. */
-export function CellSwatch({ kind }: { kind: "free" | "nothing" }) {
+/** Legend symbol of cells in which there is nothing. */
+export function NothingSwatch() {
   return (
-    <svg class={`swatch ${kind}`} viewBox="0 0 10 10" aria-hidden="true">
+    <svg class="swatch nothing" viewBox="0 0 10 10" aria-hidden="true">
       <rect x="0.5" y="0.5" width="9" height="9" />
     </svg>
   );

@@ -10,7 +10,7 @@ import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, cutOf, endOf, lackingClusters, pricedShare, stack, timeTicks } from "../series";
 import { axisOf, plotPadding, sizeOf, timeAxisOf } from "./axes";
 import { hintOf } from "./grid";
-import { GAP_MARK, hatch, OUTLINE, PLATE, PLATE_TEXT, styleToken, textScale } from "./colors";
+import { GAP_MARK, hatch, PLATE, PLATE_TEXT, shadesOf, styleToken, textScale } from "./colors";
 
 /** One color of the stack. */
 export interface Series {
@@ -110,8 +110,7 @@ export function StackedChart(props: Props) {
         series: [
           {},
           ...[...parts].reverse().map((part) => ({
-            fill: part.color,
-            stroke: part.color,
+            fill: () => shadesOf(element).fill(part.color), // read when it is drawn: paper is light
             width: 0,
             paths: (drawn: uPlot, index: number) => bars(drawn, index, latestRef.current.buckets),
             points: { show: false },
@@ -122,7 +121,7 @@ export function StackedChart(props: Props) {
         hooks: {
           drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleToken(element, "--missing"))],
           draw: [
-            (drawn) => outline(drawn, latestRef.current),
+            (drawn) => drawLines(drawn, latestRef.current),
             (drawn) => markCut(drawn, latestRef.current),
             (drawn) => drawMarks(drawn, latestRef.current),
             (drawn) =>
@@ -421,9 +420,6 @@ function drawMarks(plot: uPlot, { marks = NO_MARKS }: Props): void {
   pen.restore();
 }
 
-/** Columns narrower than this, in pixels, have an outline only at the top. */
-const NARROW = 8;
-
 /** Bars from zero, each as wide as its bucket. uPlot's bars are all as wide as the narrowest. */
 function bars(plot: uPlot, series: number, buckets: Buckets): uPlot.Series.Paths {
   const fill = new Path2D();
@@ -466,34 +462,32 @@ function drawEarlier(plot: uPlot, { buckets, earlier }: Props, color: string, gr
   pen.restore();
 }
 
-function outline(plot: uPlot, { buckets, parts }: Props): void {
+/** A line at the top of each part, in a stronger shade of its color. */
+function drawLines(plot: uPlot, { buckets, parts }: Props): void {
   const { ctx: pen } = plot;
+  const { line } = shadesOf(plot.root);
+  const top = (sums: uPlot.AlignedData[number] | undefined, index: number) =>
+    Math.round(plot.valToPos(sums?.[index] ?? 0, "y", true)) + 0.5;
   pen.save();
-  pen.strokeStyle = OUTLINE;
   pen.lineWidth = 1; // of the canvas: thin also on dense screens
-  pen.beginPath();
-  const sharp = (position: number) => Math.round(position) + 0.5;
-  const floor = sharp(plot.valToPos(0, "y", true));
-  for (const sums of plot.data.slice(1, 1 + parts.length)) {
-    let before = floor;
+  [...parts].reverse().forEach((part, at) => {
+    const [sums, below] = [plot.data[at + 1], at + 1 < parts.length ? plot.data[at + 2] : undefined];
+    pen.strokeStyle = line(part.color);
+    pen.beginPath();
+    let isDrawing = false;
     buckets.starts.forEach((start, index) => {
-      const sum = sums[index];
-      const above = sum == null ? floor : sharp(plot.valToPos(sum, "y", true));
-      const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) =>
-        sharp(plot.valToPos(time / 1000, "x", true)),
-      );
-      // The axis bounds the first bar: the lines of all parts there would be one thick line.
-      if (index > 0 && to - from >= NARROW && above !== before) {
-        pen.moveTo(from, before);
-        pen.lineTo(from, above);
+      const height = top(sums, index);
+      if (sums?.[index] == null || height === top(below, index)) {
+        isDrawing = false;
+        return;
       }
-      if (sum != null) {
-        pen.moveTo(from, above);
-        pen.lineTo(to, above);
-      }
-      before = above;
+      const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
+      if (isDrawing) pen.lineTo(from, height);
+      else pen.moveTo(from, height);
+      pen.lineTo(to, height);
+      isDrawing = true;
     });
-  }
-  pen.stroke();
+    pen.stroke();
+  });
   pen.restore();
 }

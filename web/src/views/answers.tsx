@@ -415,7 +415,7 @@ function Worked({ fleet }: AnswersData) {
           <span
             key={part.key}
             title={`${part.name} ${share(totals[part.key], cost)}`}
-            style={{ width: `${100 * (ratio(totals[part.key], cost) ?? 0)}%`, background: part.color }}
+            style={{ width: `${100 * (ratio(totals[part.key], cost) ?? 0)}%`, color: part.color }}
           />
         ))}
       </div>

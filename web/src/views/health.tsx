@@ -214,7 +214,7 @@ function Shown(props: ViewData) {
   );
 }
 
-const FILLS = { ...STATUS_COLORS, missing: "missing", closed: "missing" };
+const FILLS = { ...STATUS_COLORS, missing: "missing", closed: "missing" } as const;
 
 function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Restated }) {
   const route = useRoute();
@@ -229,7 +229,7 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
       <p class="scale">
         {shownStatuses.map((status) => (
           <span key={status}>
-            <Swatch color={FILLS[status]} /> {status === "pending" ? "being computed" : status}
+            <Swatch color={FILLS[status]} isSolid /> {status === "pending" ? "being computed" : status}
             {status in GLOSSARY && <Help term={status as Term} />}
           </span>
         ))}
@@ -242,11 +242,11 @@ function Coverage({ rows, start, end, restated }: HoursResponse & { restated: Re
           Coverage <Help term="coverage" />:
         </span>
         <span>
-          <Swatch color={coverageColor(1)} /> more than 99% of the expected scrapes
+          <Swatch color={coverageColor(1)} isSolid /> more than 99% of the expected scrapes
         </span>
         <span>
           {[0.98, 0.75, 0.5, 0.25, 0].map((share) => (
-            <Swatch key={share} color={coverageColor(share)} />
+            <Swatch key={share} color={coverageColor(share)} isSolid />
           ))}{" "}
           from some to all missing
         </span>

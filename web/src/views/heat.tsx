@@ -3,7 +3,7 @@
 
 import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetResponse, type HoursResponse } from "../api";
 import { Grid, type Pages } from "../charts/grid";
-import { CellSwatch, Scale } from "../charts/scale";
+import { NothingSwatch, Scale } from "../charts/scale";
 import {
   HOUR,
   isMeasured,
@@ -183,7 +183,7 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
     <>
       <Scale>
         <span>
-          <CellSwatch kind="nothing" /> no GPUs allocated
+          <NothingSwatch /> no GPUs allocated
         </span>
       </Scale>
       <Grid
@@ -204,7 +204,7 @@ function HeatMap(props: { units: CostsResponse; page: Page; clusters: UnitCluste
           const cell = rows[row]?.[column];
           if (cell === undefined) return { fill: isLacking(row, column) ? "missing" : null };
           const use = utilization(cell);
-          if (use === null) return { fill: "missing" };
+          if (use === null) return { fill: "unmeasured" };
           return { fill: use, unmeasured: 1 - measuredShare(cell), isHatched: isLacking(row, column) };
         }}
         describe={(row, column) => {

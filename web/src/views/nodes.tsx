@@ -68,7 +68,7 @@ import {
 import { clusterOf, linkTo, periodOf, type Route } from "../route";
 import { additionsFor, alternativesFor, alternativeText, basisOf, commitmentFor, plannedFor } from "../savings";
 import { type Buckets, bucketsOf, endOf, timeTicks } from "../series";
-import { CellSwatch, Scale } from "../charts/scale";
+import { NothingSwatch, Scale } from "../charts/scale";
 import { saved } from "./recommendations";
 
 const MAX_NODES = 24;
@@ -648,13 +648,13 @@ function Strips({ rows, start, end, hours }: ViewData) {
     <>
       <Scale>
         <span>
-          <CellSwatch kind="free" /> unallocated
+          <Swatch color={PART_COLORS.unallocated_usd} /> unallocated
         </span>
         <span>
           <Swatch color={PART_COLORS.stranded_usd} /> stranded
         </span>
         <span>
-          <CellSwatch kind="nothing" /> the node did not exist
+          <NothingSwatch /> the node did not exist
         </span>
       </Scale>
       <p class="note">
@@ -744,13 +744,13 @@ function Stranded({ rows }: { rows: readonly NodeRow[] }) {
 
 function paint(cell: Cell, row: NodeRow | undefined): Painted {
   if (cell.kind === "absent") return { fill: null };
-  if (cell.kind === "free") return { fill: "free" };
-  if (cell.kind === "stranded") return { fill: PART_COLORS.stranded_usd };
+  if (cell.kind === "free") return { fill: "unallocated_usd" };
+  if (cell.kind === "stranded") return { fill: "stranded_usd" };
   if (cell.kind !== "held") return { fill: "missing" };
   const use = cell.holder.utilization;
-  const fill = use ?? "missing";
+  const fill = use ?? "unmeasured";
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
-  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: "free" } : {};
+  const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: "unallocated_usd" as const } : {};
   const unmeasured = use === null ? 0 : 1 - measuredShare(cell.holder);
   return { fill, part: cell.part, isAtEnd: cell.isAtEnd ?? false, unmeasured, ...rest };
 }
