@@ -337,7 +337,7 @@ def test_many_missing_hours_are_folded(visit: Callable[..., Page], site: Site) -
 def test_legends_name_cells_without_gpus_and_without_nodes(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, f"nodes?{PERIOD}", color_scheme="dark")
     entry = page.locator(".scale > span", has_text="the node did not exist")
-    expect(entry.locator("svg.swatch.nothing")).to_be_visible()
+    expect(entry.locator("svg.swatch.nothing rect")).to_have_css("fill", "rgb(20, 24, 28)")
     expect(page.locator(".scale > span", has_text="unallocated").locator("svg.swatch rect")).to_be_visible()
     page.goto(f"{site.address}/#/overview?{PERIOD}")
     settled(page)

@@ -517,7 +517,12 @@ export function Swatch({ color, isSolid = false }: { color: string; isSolid?: bo
 /** Legend symbol of missing data, or of what was not measured. Lines, because printers omit small gradients. */
 export function HatchSwatch({ isUnmeasured = false }: { isUnmeasured?: boolean }) {
   return (
-    <svg class="swatch hatched" viewBox="0 0 10 10" aria-hidden="true" style={{ color: PART_COLORS.unmeasured_usd }}>
+    <svg
+      class={isUnmeasured ? "swatch hatched unmeasured" : "swatch hatched"}
+      viewBox="0 0 10 10"
+      aria-hidden="true"
+      style={{ color: PART_COLORS.unmeasured_usd }}
+    >
       {isUnmeasured && <rect x="0.5" y="0.5" width="9" height="9" />}
       <path d="M0 3L3 0M0 8L8 0M2 10L10 2M7 10L10 7" />
     </svg>

@@ -217,7 +217,10 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
   const hatched = hatch(pen, missing);
   const scale = scaleOf(styleToken(pen.canvas, "--use"));
   const shades = shadesOf(pen.canvas);
-  const unmeasuredGround = shades.fill(PART_COLORS.unmeasured_usd);
+  const unmeasuredStyles = [
+    shades.fill(PART_COLORS.unmeasured_usd),
+    hatch(pen, shades.line(PART_COLORS.unmeasured_usd)),
+  ];
   // A large map has thousands of cells, and more colors look the same.
   const colors = Array.from({ length: COLORS }, (_, index) => useColor(scale, index / (COLORS - 1)));
   const colorOf = (fill: Fill) => {
@@ -225,7 +228,7 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
     return colors[Math.round(Math.min(1, Math.max(0, fill)) * (COLORS - 1))] ?? "";
   };
   const paintUnmeasured = (left: number, top: number, wide: number) => {
-    for (const style of [unmeasuredGround, hatched]) {
+    for (const style of unmeasuredStyles) {
       pen.fillStyle = style;
       pen.fillRect(left, top, wide, rowHeight - 1);
     }
