@@ -37,15 +37,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def clocks(now: datetime) -> Iterator[tuple[str, datetime]]:
-    """The set clocks, all in the past: Prometheus keeps the real time, and stores no samples of its future."""
+    """The set clocks: two in the past, and one so far ahead that what tests write as a date is long ago."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    days = [midnight - timedelta(days=number) for number in range(1, 93)]
+    days = [midnight + timedelta(days=number) for number in range(-7, 200)]
     yield "before midnight", midnight - timedelta(seconds=30)
-    yield (
-        "early on an ordinary day",
-        next(day for day in days if day.weekday() < 5 and 1 < day.day < 28) + timedelta(hours=5, minutes=30),
-    )
-    yield "the 31st", next(day for day in days if day.day == 31) + timedelta(hours=14, minutes=10)
+    ordinary = [day for day in days if day < midnight and day.weekday() < 5 and 1 < day.day < 28]
+    yield "early on an ordinary day", ordinary[-1] + timedelta(hours=5, minutes=30)
+    a_31st = next(day for day in days if day > midnight + timedelta(days=100) and day.day == 31)
+    yield "a 31st in some months", a_31st + timedelta(hours=14, minutes=10)
 
 
 def build() -> None:

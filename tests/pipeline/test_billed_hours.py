@@ -22,6 +22,8 @@ from gpucost.storage.ports import Table
 from tests.pipeline.restated import NOW, System
 from tests.records import HOUR, amount
 
+SOON = HOUR + timedelta(days=10)
+"""A time at which the month's bill is read."""
 BILLED = BillLine(
     kind="instance",
     start=HOUR,
@@ -56,7 +58,7 @@ class BilledSystem(System):
         self.fails = False
         self.sent: list[HoursToRestate] = []
         self.bill = BillRefreshService(
-            self.export, self.bills, clock=lambda: NOW, node_pools=LedgerNodePools(self.store, self.ledger)
+            self.export, self.bills, clock=lambda: SOON, node_pools=LedgerNodePools(self.store, self.ledger)
         )
 
     def export(self, cur: CurSettings) -> AthenaBill:

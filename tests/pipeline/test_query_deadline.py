@@ -26,6 +26,7 @@ from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings, Table
+from tests.features.recommendations import stubs
 from tests.features.recommendations.stubs import (
     EmptyWaitingPods,
     FakePriceBook,
@@ -314,19 +315,21 @@ def test_review_queries_a_hanging_prometheus_once() -> None:
     with raw_server(Exchange.hang) as server:
         cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
-        stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
+        stored = StoredSettings(1, text, parse_settings(text), "test", stubs.NOW)
         service = ReviewService(
             SettingsStub(stored),  # type: ignore[arg-type]
             SmallLedger(""),
             reviews,  # type: ignore[arg-type]
             FakePriceBook([]),
-            gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: NOW),
-            waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: NOW),
+            gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: stubs.NOW),
+            waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: stubs.NOW),
             PrometheusDisruption,
-            clock=lambda: NOW,
+            clock=lambda: stubs.NOW,
         )
         assert (
-            elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: SPARE_SECONDS))
+            elapsed(
+                lambda: service.review_clusters(RecommendationsDue(scheduled_time=stubs.NOW), lambda: SPARE_SECONDS)
+            )
             < BUSY
         )
     assert len(server.queries) == 1
