@@ -319,8 +319,9 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
     (pods,) = (row["holders"] for row in answer if (row["node"], row["hour"]) == (NODE, first))
     assert len(pods) >= 3
     shown = [
-        f"{pod['pod']} in moderation (content-moderation): 1 × nvidia.com/gpu, {percent(pod['utilization'])} "
-        f"utilization, allocated cost {usd(pod['allocated_usd'])}, waste {usd(pod['waste_usd'])}"
+        f"{pod['pod']} in {pod['namespace']} ({pod['business_unit']}): 1 × nvidia.com/gpu, "
+        f"{percent(pod['utilization'])} utilization, allocated cost {usd(pod['allocated_usd'])}, "
+        f"waste {usd(pod['waste_usd'])}"
         for pod in pods
     ]
     expect(readout).to_contain_text(re.compile("|".join(map(re.escape, shown))))
@@ -837,7 +838,7 @@ def test_touch_shows_details_before_it_opens_the_hour(visit: Callable[..., Page]
     cells_of = strip.get_by_role("application")
     cells_of.scroll_into_view_if_needed()
     cells_of.tap(position={"x": 4, "y": 6})
-    expect(strip.locator(".readout")).to_contain_text(" in moderation (content-moderation)")
+    expect(strip.locator(".readout")).to_contain_text(re.compile(r" in [\w-]+ \([\w-]+\): 1 × nvidia\.com/gpu"))
     assert "#/nodes" in page.url
     cells_of.tap(position={"x": 4, "y": 6})
     page.wait_for_url(re.compile("#/hour/"))
