@@ -172,6 +172,16 @@ def test_partitions_that_cannot_exist_together_hold_no_more_than_their_gpu() -> 
     assert held_at(share_claimed_devices(holdings), "gpu-0", 30) == 1
 
 
+def test_claims_of_the_same_name_in_two_namespaces_are_two() -> None:
+    """Each pod has a partition of its own; only pods that use one claim share its device."""
+    first, second, third = (
+        partition_holding(pod, f"gpu-0-mig-2g20gb-14-{start}", (minute, 60), "gpu")
+        for pod, start, minute in (("p", 0, 0), ("q", 2, 0), ("r", 4, 30))
+    )
+    other = replace(second, pod=replace(second.pod, namespace="other"))
+    assert {piece.gpus for piece in share_claimed_devices([first, other, third])} == {Fraction(2, 7)}
+
+
 def test_pod_has_a_line_for_each_claim() -> None:
     holdings = [
         partition_holding("p", "gpu-0-mig-2g20gb-14-0", (0, 60), "a"),

@@ -20,7 +20,15 @@ from gpucost.core.metering.gpu_fractions import (
     requested_gpus,
 )
 from gpucost.core.metering.gpu_shares import GPU, GpuNode, to_kubernetes_resource
-from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, PodObservation
+from gpucost.core.metering.nodes import describe_node
+from gpucost.core.metering.observations import (
+    ContainerRequest,
+    DeviceSeries,
+    GpuFraction,
+    GpuLimits,
+    NodeObservation,
+    PodObservation,
+)
 from gpucost.core.metering.usage import Holding, PodUsage
 
 MINUTE = 60_000
@@ -73,6 +81,19 @@ def test_reported_limits_count_before_labels_and_data_sheets() -> None:
     )
     assert limits_of(GpuNode("n", gpu_model="NVIDIA-A10G"), None) == GpuLimits(Decimal(100), Decimal(24 * 1024))
     assert limits_of(GpuNode("n", gpu_model="Quadro"), None) is None
+
+
+def test_vgpus_of_a_node_with_only_a_model_are_counted_by_its_devices() -> None:
+    """A scheduler that divides GPUs by cores and memory advertises more units than there are GPUs."""
+    labels = {"label_nvidia_com_gpu_product": "NVIDIA-A30"}
+    devices = [
+        DeviceSeries("n1", uuid, "", "", "NVIDIA A30", "", "", "", "", "", "d/x", Decimal(1), 0)
+        for uuid in ("GPU-0", "GPU-1")
+    ]
+    observed = NodeObservation("n1", "", None, labels, ())
+    units = {GPU: Decimal(8)}
+    assert describe_node(observed, labels, devices, units, units, has_vgpus=True).physical_gpus == 2
+    assert describe_node(observed, labels, devices, units, units).physical_gpus is None, "unknown"
 
 
 def test_resources_have_their_names_in_kubernetes() -> None:
