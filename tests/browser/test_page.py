@@ -245,7 +245,7 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
         )
     notes = page.get_by_test_id("notes").locator("li").all_inner_texts()
     assert len(notes) == len(set(notes)) < 10, "equal notes are one"
-    pod = next(row["Pod"].removeprefix("▸").strip() for row in rows if row["Hour"] == "24 hours")
+    pod = max(pods, key=lambda name: len(pods[name]))
     page.get_by_test_id("lines").locator("tr", has_text=pod).get_by_role("button").click()
     expect(page.get_by_test_id("lines").locator("tbody tr")).to_have_count(len(pods) + len(pods[pod]))
 
@@ -327,7 +327,8 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
     expect(readout).to_contain_text(re.compile("|".join(map(re.escape, shown))))
     for _ in range(3):
         page.keyboard.press("ArrowDown")
-    expect(readout).to_contain_text("unallocated")
+    last = "unallocated" if len(pods) == 3 else "|".join(map(re.escape, shown))
+    expect(readout).to_contain_text(re.compile(last))
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(f"#/hour/.*node={NODE}"))
 
@@ -503,6 +504,7 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
     costs: dict[str, Decimal] = {}
     expected: dict[str, tuple[str, str, str, str]] = {}
     monthly: dict[str, Decimal] = {}
+    hours: dict[str, int] = {}  # on Wednesdays, one is missing
     for node in {row["node"] for row in answer if row["hour"] == newest}:
         rows = [row for row in answer if row["node"] == node]
         empty = sum(not row["holders"] for row in rows)
@@ -512,6 +514,7 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
         costs[node] = idle
         expected[node] = f"{empty} of {len(rows)}", usd(free), usd(cost), usd(idle)
         monthly[node] = cost / len(rows) * 730
+        hours[node] = len(rows)
     most = max(monthly.values())
     shown = cells(page, "removals")
     full_names = {short(node): node for node in expected}
@@ -540,7 +543,7 @@ def test_nodes_to_remove_match_the_api(visit: Callable[..., Page], demo: Demo) -
         if cost and node not in removable:
             last = next(row for row in answer if row["node"] == node)
             if last["capacity_type"] != "reserved":  # they cost the same without nodes
-                pools[last["node_pool"]] = pools.get(last["node_pool"], Decimal(0)) + cost / 24 * 730
+                pools[last["node_pool"]] = pools.get(last["node_pool"], Decimal(0)) + cost / hours[node] * 730
     texts = page.get_by_test_id("scale-down").locator("li").all_inner_texts()
     for text, (pool, cost) in zip(texts, sorted(pools.items(), key=lambda entry: -entry[1]), strict=False):
         assert text.startswith(f"Node pool {pool}: up to {round_usd(cost, most)} a month")

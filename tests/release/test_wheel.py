@@ -25,7 +25,7 @@ from tests.kernel_clock import kernel_time
 from tests.recorded_hour import recording
 from tests.recorded_hour.recording import read_series, running_variants, unpack
 from tests.recorded_hour.transforms import DCGM, GPU_NODES, KSM, NEURON, stock
-from tests.system.timeline import HOUR, Timeline, steady_pod
+from tests.system.timeline import Timeline, steady_pod
 
 UV = REPOSITORY / ".venv" / "bin" / "uv"
 
@@ -84,14 +84,15 @@ def test_wheel_has_only_packages_of_the_product_and_their_files(wheel: Path) -> 
 def test_installed_command_attributes_an_hour(
     gpucost: Callable[..., subprocess.CompletedProcess[str]], prometheus: Callable[[str], str], tmp_path: Path
 ) -> None:
-    timeline = Timeline(step=30)
+    hour = floor_hour(kernel_time()) - timedelta(hours=5)
+    timeline = Timeline(step=30, base=hour)
     timeline.up()
     labels = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
     timeline.node(capacity={"nvidia_com_gpu": 1}, labels=labels)
     timeline.pod("pod")
     settings = tmp_path / "settings.yaml"
     settings.write_text(f'clusters: [{{name: c, prometheus: {{url: "{prometheus(timeline.text())}"}}}}]\n')
-    done = gpucost("attribute", "--settings", str(settings), "--hour", format_timestamp(HOUR), "--format", "json")
+    done = gpucost("attribute", "--settings", str(settings), "--hour", format_timestamp(hour), "--format", "json")
     assert done.returncode == 0, done.stderr
     (line,) = json.loads(done.stdout)["hours"][0]["lines"]
     assert (line["price_source"], float(line["allocated_usd"])) == ("list-price", 1.006)

@@ -32,8 +32,8 @@ from tests.records import line, record
 
 pytestmark = pytest.mark.tools
 
-NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
-DAY = datetime(2026, 11, 19, tzinfo=UTC)
+NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+DAY = NOON.replace(hour=0)
 ITEM = 400 * 1024
 UNITS = 8_300
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -174,7 +175,7 @@ def test_workspace_role_is_assumed_in_the_workspaces_region_by_default(aws: Aws,
             }
         )
     )
-    hour = ("--hour", "2026-11-01T00:00:00Z")
+    hour = ("--hour", f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%dT%H:00:00Z}")
     command = ("attribute", "--settings", str(settings), *hour)
     done = gpucost(aws, home, *command, AWS_PROFILE="without-region")
     assert done.returncode == 1
