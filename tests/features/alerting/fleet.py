@@ -36,8 +36,8 @@ from gpucost.storage.sqlite_table import SqliteTable
 from tests.conftest import DynamoTable
 from tests.records import amount, line
 
-START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=32))[0]
-"""Start of a recent month: the ledger's items expire, so that hours must be recent."""
+START = month_bounds(datetime.now(UTC) - timedelta(days=45))[0]
+"""Start of a month, 45 to 76 days ago: silences and items of the ledger expire after 90 days and more."""
 PRICE = Decimal(12)
 
 
