@@ -211,6 +211,12 @@ def wait_until(is_met: Callable[[], object], description: str, seconds: float = 
         time.sleep(0.05)
 
 
+def scraped_twice(targets: int) -> str:
+    """The query that answers once two scrapes of each target had samples."""
+    samples = "scrape_samples_scraped[1m]"
+    return f"count((sum_over_time({samples}) >= 2 * max_over_time({samples})) > 0) == {targets}"
+
+
 def query_instant(url: str, query: str) -> list[tuple[dict[str, str], float]]:
     """Run an instant query and return labels and value of each sample."""
     answer = requests.post(f"{url}/api/v1/query", data={"query": query}, timeout=10).json()

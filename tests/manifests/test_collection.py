@@ -35,8 +35,15 @@ from gpucost_devstack.template import REPOSITORY
 from tests import kernel_clock
 from tests.kernel_clock import kernel_time
 from tests.manifests import articles, prometheus_operator
-from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
-from tests.manifests.exposition import Target, answer_once, targets
+from tests.manifests.cluster import (
+    local_configuration,
+    query_instant,
+    running_cluster,
+    running_prometheus,
+    scraped_twice,
+    wait_until,
+)
+from tests.manifests.exposition import Target, answer_first_scrapes, targets
 from tests.manifests.rendered import configuration, parameters_text
 from tests.prometheus_clients import SentQuery, recording_client
 from tests.system import fleet_truth
@@ -196,7 +203,7 @@ def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
             if single_series.metric != "up":
                 by_instance.setdefault((exporter, single_series.labels["instance"]), []).append(single_series)
     answers = [
-        (exporter, instance.rpartition(":")[0], answer_once(instance_series, BASE))
+        (exporter, instance.rpartition(":")[0], answer_first_scrapes(instance_series, BASE))
         for (exporter, instance), instance_series in by_instance.items()
     ]
     block = configuration(render_manifests(dashboards=False), "collection/prometheus-agent.yaml")
@@ -204,7 +211,7 @@ def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
     _add_operator_labels(changed)
     changed["storage"] = {"tsdb": {"out_of_order_time_window": "12h"}}
     url = stack.enter_context(running_prometheus(changed))
-    return url, lambda: query_instant(url, f"count(max_over_time(scrape_samples_scraped[1m]) > 0) == {len(answers)}")
+    return url, lambda: query_instant(url, scraped_twice(len(answers)))
 
 
 def _add_operator_labels(configuration: Any) -> None:

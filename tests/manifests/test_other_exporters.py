@@ -28,8 +28,15 @@ from gpucost_devstack.fleet.scenarios import gpu_fractions, partitions, vendors
 from gpucost_devstack.fleet.series import SimulatedSeries
 from tests import kernel_clock
 from tests.kernel_clock import kernel_time
-from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
-from tests.manifests.exposition import answer_once
+from tests.manifests.cluster import (
+    local_configuration,
+    query_instant,
+    running_cluster,
+    running_prometheus,
+    scraped_twice,
+    wait_until,
+)
+from tests.manifests.exposition import answer_first_scrapes
 from tests.system import fleet_truth
 
 BASE = floor_hour(kernel_time()) - timedelta(hours=3)
@@ -77,15 +84,14 @@ def scraped(request: pytest.FixtureRequest) -> Iterator[tuple[Scenario, str]]:
     files = dict(render_files(values, target="prometheus"))
     block = {"global": {}, **yaml.safe_load(files["collection/scrape-configs.yaml"])}
     answers = [
-        (job, instance.rpartition(":")[0], answer_once(series, BASE))
+        (job, instance.rpartition(":")[0], answer_first_scrapes(series, BASE))
         for (job, instance), series in exposed(scenario).items()
     ]
     with ExitStack() as stack:
         changed = local_configuration(block, stack.enter_context(running_cluster(answers)), seconds=2)
         changed["storage"] = {"tsdb": {"out_of_order_time_window": "12h"}}
         address = stack.enter_context(running_prometheus(changed))
-        is_done = f"count(max_over_time(scrape_samples_scraped[1m]) > 0) == {len(answers)}"
-        wait_until(lambda: query_instant(address, is_done), "all targets to be scraped")
+        wait_until(lambda: query_instant(address, scraped_twice(len(answers))), "all targets to be scraped")
         yield scenario, address
 
 
