@@ -58,8 +58,8 @@ class ShardedClient:
                 raise
 
         with ThreadPoolExecutor(CONCURRENT_QUERIES) as pool:
-            futures = {name: pool.submit(evaluate, name) for name in builders}
-            try:
+            try:  # an interruption can come while queries are being started
+                futures = {name: pool.submit(evaluate, name) for name in builders}
                 wait(futures.values(), return_when=FIRST_EXCEPTION)
             except BaseException:  # Ctrl-C: cancel queries that are under way
                 failed.set()
