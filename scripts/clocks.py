@@ -2,7 +2,7 @@
 
 A small library, built here by the system's C compiler, shifts the wall clock of pytest and of every process that it
 starts, so all of them agree: Python, Java, Node and Chromium. Programs in Go (Prometheus, Alertmanager) read the
-kernel's clock past it, so a test takes the time of what Prometheus scrapes from Prometheus. libfaketime is no choice:
+kernel's clock past it, so tests of what they scrape do so, too (`tests/kernel_clock.py`). libfaketime is no choice:
 the version of Debian 12 and Ubuntu 24.04 makes Python's `time.sleep` or `Event.wait` fail.
 """
 

@@ -8,6 +8,9 @@ from tempfile import NamedTemporaryFile
 
 from tests.gpucost_command import GPUCOST
 
+SET_CLOCK = {name: os.environ[name] for name in ("LD_PRELOAD", "CLOCK_OFFSET") if name in os.environ}
+"""The variables of a set clock, for programs with an environment of their own; empty without one."""
+
 
 def kernel_time() -> datetime:
     """The time that the kernel gives a new file."""
@@ -17,5 +20,5 @@ def kernel_time() -> datetime:
 
 def gpucost(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run the command line with the kernel's clock, on samples that Prometheus scraped."""
-    variables = {name: text for name, text in os.environ.items() if name not in {"LD_PRELOAD", "CLOCK_OFFSET"}}
+    variables = {name: text for name, text in os.environ.items() if name not in SET_CLOCK}
     return subprocess.run([GPUCOST, *arguments], env=variables, capture_output=True, text=True, check=False)

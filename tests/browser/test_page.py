@@ -308,6 +308,17 @@ def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: D
         capacity = sum((row["capacity_gpu_hours"] for row in pool_rows), Decimal(0))
         assert pools[pool]["Allocated GPU-hours"] == rounded(held, 2)
         assert pools[pool]["Capacity GPU-hours"] == rounded(capacity, 2)
+    colors = (
+        page.get_by_test_id("strip")
+        .first.locator("canvas")
+        .evaluate(
+            """(canvas) => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          return [...Array(data.length / 4).keys()].map((at) => [...data.slice(4 * at, 4 * at + 3)].join());
+        }"""
+        )
+    )
+    assert "186,194,253" in colors, "unallocated GPUs, in the color of unallocated cost in charts"
     page.get_by_test_id("pools").get_by_role("link", name="a10g-serving").click()
     page.wait_for_url(re.compile("pool=a10g-serving"))
     expect(page.get_by_test_id("strip")).to_have_count(2)

@@ -19,6 +19,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from gpucost_devstack.template import REPOSITORY
+from tests.kernel_clock import SET_CLOCK
 
 PAGES = sorted(
     str(path.relative_to(REPOSITORY))
@@ -170,7 +171,7 @@ def run_page(page: str, folder: Path, prometheus_url: str) -> PageRun:
         "PROMETHEUS": prometheus_url,
         "AWS_EC2_METADATA_DISABLED": "true",
         "COLUMNS": "140",
-        **{name: os.environ[name] for name in ("LD_PRELOAD", "CLOCK_OFFSET") if name in os.environ},  # a set clock
+        **SET_CLOCK,
     }
     start = f'set -eo pipefail; fpath=(. "{folder}"); '  # zsh has fpath
     lines = script(page).splitlines()

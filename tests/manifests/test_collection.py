@@ -32,8 +32,7 @@ from gpucost_cli.manifests.values import existing_cluster_values, template_value
 from gpucost_devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
 from gpucost_devstack.fleet.series import SimulatedSeries
 from gpucost_devstack.template import REPOSITORY
-from tests import kernel_clock
-from tests.kernel_clock import kernel_time
+from tests.kernel_clock import gpucost, kernel_time
 from tests.manifests import articles, prometheus_operator
 from tests.manifests.cluster import (
     local_configuration,
@@ -405,7 +404,7 @@ def test_documented_saving_is_measured(run: ScrapeRun) -> None:
 def attribute_hour(url: str, folder: Path, more: str) -> Any:
     path = folder / "settings.yaml"
     path.write_text(document(url, more=more))
-    (hour,) = fleet_truth.attribute(path, BASE, 1, kernel_clock.gpucost)
+    (hour,) = fleet_truth.attribute(path, BASE, 1, gpucost)
     return hour
 
 

@@ -26,8 +26,7 @@ from gpucost_devstack.fleet import (
 from gpucost_devstack.fleet.scenario import AcceleratorExporter, Scenario
 from gpucost_devstack.fleet.scenarios import gpu_fractions, partitions, vendors
 from gpucost_devstack.fleet.series import SimulatedSeries
-from tests import kernel_clock
-from tests.kernel_clock import kernel_time
+from tests.kernel_clock import gpucost, kernel_time
 from tests.manifests.cluster import (
     local_configuration,
     query_instant,
@@ -104,7 +103,7 @@ def test_hour_is_attributed_exactly(scraped: tuple[Scenario, str], tmp_path: Pat
         f'  - name: {scenario.name}\n    prometheus: {{url: "{url}"}}\n    selector: {{cluster: {scenario.name}}}\n'
     )
     path.write_text(f"clusters:\n{cluster}    sources:\n{jobs}pricing:{document.partition('pricing:')[2]}")
-    (hour,) = fleet_truth.attribute(path, BASE, 1, kernel_clock.gpucost)
+    (hour,) = fleet_truth.attribute(path, BASE, 1, gpucost)
     fleet_truth.assert_lines(scenario, 0, hour)
     fleet_truth.assert_identity(scenario, 0, hour)
 

@@ -326,11 +326,7 @@ def test_review_queries_a_hanging_prometheus_once() -> None:
             PrometheusDisruption,
             clock=lambda: stubs.NOW,
         )
-        assert (
-            elapsed(
-                lambda: service.review_clusters(RecommendationsDue(scheduled_time=stubs.NOW), lambda: SPARE_SECONDS)
-            )
-            < BUSY
-        )
+        due = RecommendationsDue(scheduled_time=stubs.NOW)
+        assert elapsed(lambda: service.review_clusters(due, lambda: SPARE_SECONDS)) < BUSY
     assert len(server.queries) == 1
     assert reviews.by_cluster.keys() == {"a"}

@@ -23,7 +23,7 @@ import {
 export type Fill = number | PartKey | Color;
 
 export interface Painted {
-  /** "missing" for hatching, which is yellow if something was allocated and not measured; null for nothing. */
+  /** "missing" is hatched; "unmeasured", which was allocated, is hatched in yellow; null is nothing. */
   fill: Fill | "missing" | "unmeasured" | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
