@@ -7,7 +7,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.ledger import Manifest
 from gpucost.core.rollups import DAY
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
@@ -34,14 +37,11 @@ class Stack(SimulatedDeployment):
         self.dynamodb = local_client("dynamodb", self.endpoints.dynamodb)
         self._running = ExitStack()
         self.deploy({})
-        self.enforced = self._running.enter_context(
-            enforcing(self.endpoints.dynamodb, self.endpoints.aws, physical=self._physical())
-        )
-        self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
         self.push(document(self.clusters))
 
     def deploy(self, parameters: dict[str, str]) -> None:
-        """Deploy the template again."""
+        """Deploy the template again, with its policies. Raise if a function lacked a permission until now."""
+        self._running.close()
         local_client("cloudformation", self.endpoints.aws).delete_stack(StackName=STACK)
         self.deployed: Deployed = create_stack(self.endpoints.aws, "http://127.0.0.1:1", parameters)
         outputs = self.deployed.outputs
@@ -60,14 +60,29 @@ class Stack(SimulatedDeployment):
         (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line use the same table
         self.ledger = Ledger(DynamoDBTable(self.dynamodb, self.table))
         self.rollups = RollupStore(DynamoDBTable(self.dynamodb, self.table))
+        # Every deployment gives the queues, topics and table new names, which its policies allow.
+        addresses = (self.endpoints.dynamodb, self.endpoints.aws)
+        self.enforced = self._running.enter_context(
+            enforcing(*addresses, parameters=parameters, physical=self.deployed.physical)
+        )
+        self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
 
     def close(self) -> None:
         """Raise if a function lacked a permission."""
         self._running.close()
 
     def figures(self) -> dict[str, object]:
-        """The figures that readers see, without alert state, which a backfill does not change."""
-        return {name: value for name, value in self.visible_state().items() if " alert " not in name}
+        """The figures that readers see, without those that differ after a backfill: alert state, and who asked first."""
+        return {
+            name: structs.replace(value, is_backfilled=False) if isinstance(value, Manifest) else value
+            for name, value in self.visible_state().items()
+            if " alert " not in name
+        }
+
+    def backfilled_hours(self) -> set[int]:
+        """The hours that a backfill requested first, by number: the schedule does not go back to them."""
+        manifests = (value for value in self.visible_state().values() if isinstance(value, Manifest))
+        return {(manifest.hour - self.first) // HOUR for manifest in manifests if manifest.is_backfilled}
 
     def gpucost(self, *arguments: str, **parts: Any) -> CommandResult:
         """Run the command line against this stack in this process, with parts by name as `Container` takes them."""

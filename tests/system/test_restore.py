@@ -47,6 +47,7 @@ def test_restored_and_backfilled_ledger_equals_an_undisturbed_ledger(stack: Stac
     assert stack.figures() != undisturbed
     assert backfill(stack) == "2 hours of 1 clusters are queued\n"
     assert stack.figures() == undisturbed
+    assert stack.backfilled_hours() == set(range(3, HOURS))
     assert len(stack.notified) == notified, "a backfill sends no notifications"
 
 
@@ -73,3 +74,4 @@ def test_lost_ledger_is_rebuilt_from_metrics(stack: Stack) -> None:
     stack.push(document(stack.clusters))
     assert backfill(stack) == f"{HOURS} hours of 1 clusters are queued\n"
     assert stack.figures() == undisturbed
+    assert stack.backfilled_hours() == set(range(HOURS))
