@@ -72,7 +72,7 @@ class Stack(SimulatedDeployment):
         self._running.close()
 
     def figures(self) -> dict[str, object]:
-        """The figures that readers see, without those that differ after a backfill: alert state, and who asked first."""
+        """The figures that readers see: neither alert state nor whether a backfill requested an hour first."""
         return {
             name: structs.replace(value, is_backfilled=False) if isinstance(value, Manifest) else value
             for name, value in self.visible_state().items()
