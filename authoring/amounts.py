@@ -12,8 +12,7 @@ from pathlib import Path
 from authoring.reference.markdown import NONE, code, page, table
 from gpucost.core.amounts import AmountField, CapacityCosts, Costs, Idle, Need, unit_of
 from gpucost.core.hour_record import LINE_FIELDS
-from gpucost.features.exports.focus_columns import COLUMNS, ColumnType, ColumnTypes
-from gpucost.features.exports.inference_table import INFERENCE_COLUMNS
+from gpucost.features.exports.focus import COLUMNS, INFERENCE_COLUMNS, ColumnType, ColumnTypes
 from gpucost_devstack.template import REPOSITORY
 
 _TEMPLATE = REPOSITORY / "template.yaml"

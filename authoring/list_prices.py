@@ -64,7 +64,7 @@ def karpenter_tables(checkout: Path) -> tuple[str, dict[str, RegionPrices]]:
 def aws_tables(regions: list[str]) -> tuple[str, dict[str, RegionPrices]]:
     """Ask the AWS Price List for the accelerated types of some regions."""
     from gpucost.runtime.aws import AwsClients
-    from gpucost.sources.aws_prices.on_demand import AwsPriceList
+    from gpucost.sources.aws_prices import AwsPriceList
 
     now = datetime.now(UTC)
     price_list = AwsPriceList(AwsClients())

@@ -23,22 +23,19 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, Line
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.ledger import DaySummary, HourSummary, Manifest
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY, DaySummary, HourSummary, Manifest
 from gpucost.features.alerting.alert_service import AlertService
-from gpucost.features.alerting.hourly_evaluation import estimates_check
+from gpucost.features.alerting.evaluation import estimates_check
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
-from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.storage import AlertHistory, DynamoAlertStateStore, DynamoSpendStore, SilenceStore
 from gpucost.features.alerting.tick_figures import pricing_fingerprint
 from gpucost.runtime.messages import AlertTick, ClusterState, HourPublished
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.hour_versions import manifest_item
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.manifests import manifest_item
 from gpucost.storage.rollups import RollupStore
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb

@@ -19,8 +19,7 @@ from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DEFAULT_RETENTION
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY, DEFAULT_RETENTION
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

@@ -29,9 +29,9 @@ from benchmarks.figures import Figure, called
 from benchmarks.hour import settings_for
 from benchmarks.ledger import Metered
 from gpucost.core.hours import HOUR, floor_day, floor_hour
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY
 from gpucost.pipeline.attribute import AttributeService
-from gpucost.pipeline.backfill import Backfill
+from gpucost.pipeline.dispatch import Backfill
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import AlertTick, HourPublished, HoursDue
 from gpucost.settings_document import SettingsDocumentStore

@@ -18,9 +18,9 @@ from benchmarks.figures import Figure
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_point
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.ledger import Manifest
+from gpucost.features.exports.exported_days import HourRows
 from gpucost.features.exports.files import DuckDbFiles
 from gpucost.features.exports.focus import focus_rows
-from gpucost.features.exports.ports import HourRows
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 PER_NODE = 8

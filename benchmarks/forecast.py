@@ -18,7 +18,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 
-from gpucost.features.recommendations.forecast import forecast
+from gpucost.features.recommendations.forecasts import forecast
 from tests.spend_series import DAY, KINDS, SHAPES, START, WEEK
 
 Answer = tuple[float, float, float]

@@ -20,11 +20,10 @@ from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.ledger import DAY, FactKey, HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use
-from gpucost.core.rollups import DAY, FactKey
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

@@ -20,7 +20,7 @@ from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, PodWait, ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.storage.line_items import line_items, read_compact_lines
+from gpucost.storage.hour_items import line_items, read_compact_lines
 from gpucost.storage.table import Item
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

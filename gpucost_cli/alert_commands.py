@@ -22,11 +22,11 @@ from gpucost_cli.settings_notes import notes_on
 from gpucost_devstack.demo_records import is_demo
 
 if TYPE_CHECKING:
-    from gpucost.features.alerting.findings import Subject
     from gpucost.features.alerting.model import Notification
     from gpucost.features.alerting.muting import Silence
     from gpucost.features.alerting.ports import RuleInputs
     from gpucost.features.alerting.queries import AlertQueries
+    from gpucost.features.alerting.rule_kinds.base import Subject
     from gpucost.settings_document import SettingsDocument
 
 MAX_COLUMN_LENGTH = 1000
@@ -285,8 +285,8 @@ def _print_json(rows: list[dict[str, Any]]) -> None:
 
 
 def _test_notification(cluster: str) -> "Notification":
-    from gpucost.features.alerting.findings import Subject
     from gpucost.features.alerting.model import Notification
+    from gpucost.features.alerting.rule_kinds.base import Subject
 
     hour = floor_hour(datetime.now(UTC)) - HOUR
     subject = Subject(cluster, detail=f"sent by {current_user()}")
@@ -300,7 +300,7 @@ def _alert_queries(stack: str) -> "AlertQueries":
 
 
 def _rule_inputs(stack: str) -> "RuleInputs":
-    from gpucost.features.alerting.hourly_evaluation import estimates_check
+    from gpucost.features.alerting.evaluation import estimates_check
     from gpucost.features.alerting.ports import RuleInputs
 
     container = container_of(stack)

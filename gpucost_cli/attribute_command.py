@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError
+from gpucost.core.errors import GpuCostError, InvalidInputError, SourceError, did_you_mean
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
-from gpucost.core.similar_names import did_you_mean
 from gpucost.runtime.deadline import Deadline
 from gpucost_cli.metrics_options import MetricsAccess, metrics_options
 from gpucost_cli.options import HourOption, format_option

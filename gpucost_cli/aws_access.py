@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.core.errors import SourceError
 from gpucost.core.metering.instance_types import AWS_PREFIX, instance_id_of, zone_of_provider_id
-from gpucost.core.metering.nodes import CAPACITY_TYPES
-from gpucost.core.metering.unlabeled_nodes import ReportedNode
+from gpucost.core.metering.nodes import CAPACITY_TYPES, ReportedNode
 from gpucost.core.pricing.prices import region_of
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _fetch_instances(clients: "AwsClients", region: str, instance_ids: Collectio
     Raises:
         SourceError: the request failed or was refused.
     """
-    from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
+    from gpucost.sources.aws_prices import batches, map_aws_errors
 
     instances: dict[str, ReportedNode] = {}
     with map_aws_errors("ec2:DescribeInstances"):

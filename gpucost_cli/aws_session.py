@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost.core.similar_names import did_you_mean
+from gpucost.core.errors import GpuCostError, InvalidInputError, did_you_mean
 from gpucost.runtime import aws
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost_cli.options import HourOption, check_period, container_of, current_time, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.pipeline.backfill import Backfill, BackfillProgress
+    from gpucost.pipeline.dispatch import Backfill, BackfillProgress
 
 POLL_SECONDS = 3.0
 UNKNOWN_TIME = "-:--:--"
@@ -35,7 +35,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
       gpucost backfill --stack gpucost-prod --from 2026-10-01 --to 2026-11-01
     """
     from gpucost.pipeline.attribute import check_hour, check_retention
-    from gpucost.pipeline.backfill import Backfill
+    from gpucost.pipeline.dispatch import Backfill
 
     check_period(start, end)
     now = current_time()

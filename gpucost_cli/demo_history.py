@@ -13,7 +13,7 @@ from gpucost.core.hour_record import NodeHour
 from gpucost.core.hours import HOUR, floor_day, format_timestamp, hours_between, month_bounds
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.months import MonthService
-from gpucost.pipeline.reprice import restate_messages
+from gpucost.pipeline.restate import restate_messages
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost_cli.deployment import find_deployment
 from gpucost_cli.running_demo import SCHEDULE_DELAY, RunningDemo

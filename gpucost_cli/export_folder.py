@@ -9,7 +9,7 @@ from gpucost.core.errors import ConflictError, InvalidInputError, SourceError
 
 
 class ExportFolder:
-    """Stores exports in a folder, under the names that they have in the bucket. Implements `ports.ExportBucket`.
+    """Stores exports in a folder, under the names of the bucket. Implements `exported_days.ExportBucket`.
 
     Args:
         folder: where to store them; it is created if it is missing.

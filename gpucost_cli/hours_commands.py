@@ -49,7 +49,7 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, set
     Example:
       gpucost hours restate --stack gpucost-prod --from 2026-10-01 --to 2026-10-08 --reason "new GPU price"
     """
-    from gpucost.pipeline.reprice import restate_messages
+    from gpucost.pipeline.restate import restate_messages
 
     check_period(start, end)
     if not 1 <= len(reason.strip()) <= 500:

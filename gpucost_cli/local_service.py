@@ -30,8 +30,7 @@ from gpucost.core.ledger import Manifest
 from gpucost.features.alerting.notifiers import make_notifiers
 from gpucost.features.alerting.ports import Notifier
 from gpucost.features.alerting.settings import SettingsDocument
-from gpucost.http.problems import SECURITY_HEADERS
-from gpucost.http.responses import JSON_CONTENT_TYPE
+from gpucost.http.responses import JSON_CONTENT_TYPE, SECURITY_HEADERS
 from gpucost.pipeline.attribute import SoFar
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.environment import Environment
@@ -44,12 +43,12 @@ from gpucost.runtime.messages import (
     HourPublished,
     HoursDue,
     HoursToRestate,
+    MessageBus,
     PricesDue,
     RecommendationsDue,
     ScheduledTick,
     UncheckedAlerts,
 )
-from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore

@@ -8,8 +8,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.metering.usage import Usage
 from gpucost.core.pricing.prices import Price, attributes_of_node
 from gpucost.settings.pricing import PricingSettings
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.sources.aws_prices import AwsPriceList, Ec2SpotHistory
 from gpucost_cli.aws_access import AwsAccess
 
 FETCHED_SOURCES = frozenset({"spot", "on-demand"})

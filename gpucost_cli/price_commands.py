@@ -61,8 +61,8 @@ def list_prices(
     Example:
       gpucost prices list --stack gpucost --instance-type p5.48xlarge
     """
-    from gpucost.api.price_and_node_schemas import price_row
-    from gpucost.reports.prices import PriceBookListing
+    from gpucost.api.report_schemas import price_row
+    from gpucost.reports.pages import PriceBookListing
 
     first = start or floor_hour(datetime.now(UTC))
     listing = PriceBookListing(_price_book(stack))

@@ -26,7 +26,7 @@ from gpucost.runtime.messages import (
 from gpucost_cli.options import format_option, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.runtime.messaging import MessageBus
+    from gpucost.runtime.messages import MessageBus
 
 VISIBILITY_TIMEOUT_SECONDS = 60
 """How long a received message stays invisible to others if the command is killed before it releases the message."""

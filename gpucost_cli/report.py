@@ -13,11 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpucost.core.decimals import parse_decimal
-from gpucost.core.errors import GpuCostError, InvalidInputError
+from gpucost.core.errors import GpuCostError, InvalidInputError, did_you_mean
 from gpucost.core.hours import HOUR
 from gpucost.core.query.dimensions import DIMENSIONS
-from gpucost.core.similar_names import did_you_mean
-from gpucost.http.pagination import NEXT_CURSOR_HEADER
+from gpucost.http.responses import NEXT_CURSOR_HEADER
 from gpucost.runtime.bounded_http import connection_problem
 from gpucost.runtime.json_text import dumps
 from gpucost_cli import deployment

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from gpucost.core.errors import InvalidInputError
+from gpucost.core.errors import InvalidInputError, did_you_mean
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.query.dimensions import DIMENSIONS, MODEL_DIMENSIONS
-from gpucost.core.similar_names import did_you_mean
 from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import STACK_HELP, HourOption
 

@@ -39,8 +39,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
     Example:
       gpucost recommendations what-if --stack gpucost-prod --business-unit foundation-models --move '4 A100 to 3g.20gb'
     """
-    from gpucost.features.recommendations.scenarios import WhatIfService
-    from gpucost.features.recommendations.what_if import MoveToSlices
+    from gpucost.features.recommendations.what_if import MoveToSlices, WhatIfService
     from gpucost.runtime.json_text import dumps
 
     match = _MOVE.fullmatch(move.strip())

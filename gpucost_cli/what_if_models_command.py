@@ -11,7 +11,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import container_of, format_option, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.features.recommendations.scenarios import ModelsOutcome
+    from gpucost.features.recommendations.what_if import ModelsOutcome
 
 _PRICE_DIGITS = 12
 
@@ -68,8 +68,7 @@ def compare_models(
     Example:
       gpucost recommendations what-if-models --stack gpucost-prod --prompt-price 3 --generated-price 15 --gpu-model H100
     """
-    from gpucost.features.recommendations.model_what_if import ApiPrice
-    from gpucost.features.recommendations.scenarios import ModelWhatIfService
+    from gpucost.features.recommendations.what_if import ApiPrice, ModelWhatIfService
     from gpucost.runtime.json_text import dumps
 
     if (prompt_price is None) != (generated_price is None) or (cached_price is not None and prompt_price is None):

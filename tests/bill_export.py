@@ -9,9 +9,9 @@ from typing import Any
 import duckdb
 import sqlglot
 
-from gpucost.core.pricing.bill_lines import BillExtract, BillLine
-from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import COLUMNS, AthenaBill, parse_bill_line, sql_statement
+from gpucost.core.pricing.bill import BillExtract, BillLine
+from gpucost.settings.pricing import CurSettings
+from gpucost.sources.bill import COLUMNS, AthenaBill, parse_bill_line, sql_statement
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -13,12 +13,10 @@ from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.refresh_bill import BillRefreshService
 from gpucost.pipeline.refresh_prices import PriceRefreshService, PricesRefresh
 from gpucost.runtime.messages import PricesDue
-from gpucost.settings.bill import CurSettings
+from gpucost.settings.pricing import CurSettings
 from gpucost.settings_document import SettingsDocumentStore
-from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost.sources.bill.athena import AthenaBill
+from gpucost.sources.aws_prices import AwsPriceList, Ec2InstanceTypes, Ec2SpotHistory
+from gpucost.sources.bill import AthenaBill
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_point
-from gpucost.core.compact_lines import CompactLine
-from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
+from gpucost.core.hour_record import LINE_AMOUNTS, CompactLine, Coverage, HourRecord, Line, Status
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from authoring.grafana.building import (
     with_size,
 )
 from authoring.grafana.live import Level, cost_parts_panels, query_panel
-from gpucost.core.metering.resource_names import GPU_RESOURCES
+from gpucost.core.metering.accelerators import GPU_RESOURCES
 
 _IN_UNIT = f'{IN_CLUSTER},business_unit=~"$business_unit"'
 _UNIT = Level("business_unit", _IN_UNIT)

@@ -15,10 +15,10 @@ from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import multiple_clusters
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
+from gpucost.sources.prometheus.nodes import unknown_resources
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
-from gpucost.sources.prometheus.resource_slices import devices_of_unknown_drivers
+from gpucost.sources.prometheus.resource_claims import devices_of_unknown_drivers
 from gpucost.sources.prometheus.tables import exported_label, pod_name, rows_at
-from gpucost.sources.prometheus.unknown_resources import unknown_resources
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks import CHECKS
 from gpucost_cli.doctor.checks.allocation_metrics import KUBE_METRICS

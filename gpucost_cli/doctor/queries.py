@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from gpucost.core.metering.accelerators import ACCELERATORS, Accelerator, accelerator_of_signal
+from gpucost.core.metering.contradictions import MIN_POWER_RATIO, MIN_WITNESSED_USE
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
 from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES
 from gpucost.core.metering.kubernetes_labels import (
@@ -15,7 +16,6 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
-from gpucost.core.metering.stuck_signals import MIN_POWER_RATIO, MIN_WITNESSED_USE
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.cluster_labels import CLUSTER_LABELS, NODE_INFO_LABELS
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpucost.core.metering.accelerators import may_name_gpus
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE_LABEL
-from gpucost.core.metering.resource_names import may_name_gpus
 from gpucost_cli.doctor.checks import CheckContext
 from gpucost_cli.doctor.checks.prices import unpriced_nodes
 from gpucost_cli.doctor.facts import CLAIM_INFO

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gpucost.core.attribution import BusinessUnit
-from gpucost.core.metering.accelerators import NEURON
+from gpucost.core.metering.accelerators import GPU_RESOURCES, NEURON
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX, NEURON_DEVICES
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import (
@@ -19,7 +19,6 @@ from gpucost.core.metering.kubernetes_labels import (
     NAMESPACE_LABELS_METRIC,
     NODE_POOL_LABEL,
 )
-from gpucost.core.metering.resource_names import GPU_RESOURCES
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.queries import (
     ALLOCATABLE,

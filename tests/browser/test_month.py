@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour, month_bounds
-from gpucost.core.run_rate import MIN_RUN_RATE_HOURS
+from gpucost.core.query.periods import MIN_RUN_RATE_HOURS
 from gpucost.features.recommendations.kinds import KindName
 from gpucost.features.recommendations.model import (
     Evidence,

@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
+from gpucost.features.recommendations.lifecycle import offered
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
-from gpucost.features.recommendations.plan import offered
 from gpucost.features.recommendations.routes import build_response
 from gpucost.runtime.json_text import dumps
 from tests.browser.layout_checks import check_layouts

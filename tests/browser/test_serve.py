@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Alert, AlertGroup
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.rule_kinds.base import Subject
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.storage.sqlite_table import SqliteTable

@@ -16,9 +16,9 @@ from playwright.sync_api import Browser, Page, Response, expect
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Alert, AlertGroup
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.rule_kinds.base import Subject
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,

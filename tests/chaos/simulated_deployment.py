@@ -18,13 +18,11 @@ from msgspec import structs
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.limits import Limits
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY, Limits
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.runtime.environment import Environment
-from gpucost.runtime.messages import HourPublished, read_alert_input
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import HourPublished, MessageBus, read_alert_input
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader

@@ -12,8 +12,7 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.core.ledger import Manifest
-from gpucost.runtime.messages import AlertTick, HourPublished, UncheckedAlerts
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import AlertTick, HourPublished, MessageBus, UncheckedAlerts
 from gpucost.runtime.observability import logger
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.hour_versions import HourVersions

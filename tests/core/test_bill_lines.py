@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from gpucost.core.amounts import to_decimal
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.pricing.bill import Bill
-from gpucost.core.pricing.bill_lines import (
+from gpucost.core.pricing.bill import (
+    Bill,
     BillLine,
     BillSharing,
     Blend,

@@ -17,10 +17,16 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import NodeUsage, Usage
 from gpucost.core.pricing.bill import Bill, BilledHour
-from gpucost.core.pricing.capacity_blocks import CapacityBlock, unused_block_charges
-from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
+from gpucost.core.pricing.node_costs import CapacityBlock, NodeCost, Pricing, Unpriced, unused_block_charges
+from gpucost.core.pricing.prices import (
+    SPLIT_POLICIES,
+    InstanceShape,
+    Price,
+    PriceBook,
+    PriceSource,
+    SplitPolicy,
+    custom_policy,
+)
 from gpucost.core.pricing.rating import rate_usage
 from tests.core.generated_observations import START, cluster_observations, metering_rules
 from tests.records import amount

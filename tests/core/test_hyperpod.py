@@ -16,7 +16,7 @@ from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INS
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation, NodeState
-from gpucost.core.pricing.bill_lines import SAGEMAKER, BillLine, BillSharing, build_bill
+from gpucost.core.pricing.bill import SAGEMAKER, BillLine, BillSharing, build_bill
 from gpucost.core.pricing.list_prices import list_prices
 from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 from gpucost.core.pricing.prices import Price, PriceBook

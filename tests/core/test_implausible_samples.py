@@ -13,8 +13,8 @@ from gpucost.core.amounts import CapacityCosts
 from gpucost.core.attribution import AttributionRules, build_record
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import IntervalMs, Scrapes
+from gpucost.core.metering.contradictions import contradictory_devices
 from gpucost.core.metering.device_use import DeviceKey, group_by_device
-from gpucost.core.metering.exporter_conflicts import contradictory_devices
 from gpucost.core.metering.implausible_samples import (
     MAX_SOURCES,
     SUSPECT_PREFIX,

@@ -5,8 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
-from gpucost.core.metering.mig_partitions import Partition, claimable_share, partition_of
+from gpucost.core.metering.gpu_models import MIG_GPUS, Partition, claimable_share, partition_of, profile_share
 from gpucost_devstack.fleet import hardware
 
 A100 = "NVIDIA A100-SXM4-40GB"

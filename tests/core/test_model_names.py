@@ -13,9 +13,15 @@ from gpucost.core.costs_by_model import (
     with_bounded_names,
 )
 from gpucost.core.hour_record import ModelHour
-from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.core.metering.inference_servers import (
+    MAX_LENGTH,
+    MAX_NAMES_OF_POD,
+    MAX_NAMES_OF_UNIT,
+    OTHERS,
+    ServedTokens,
+    bounded_names,
+)
 from gpucost.core.metering.observations import CounterSeries
-from gpucost.core.model_names import MAX_LENGTH, MAX_NAMES_OF_POD, MAX_NAMES_OF_UNIT, OTHERS, bounded_names
 from tests.core.single_node_cluster import counter, tokens_of
 from tests.records import line
 

@@ -10,7 +10,7 @@ import moto
 import pytest
 
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, custom_policy
+from gpucost.core.pricing.prices import SPLIT_POLICIES, InstanceShape, custom_policy
 from gpucost.pipeline.pricing import BUILT_IN_SHAPES
 
 P5 = InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024)

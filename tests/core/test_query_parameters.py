@@ -7,10 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.cost_query import CostQuery, check_line_hours, parse_sort
-from gpucost.core.query.dimensions import parse_group_by
-from gpucost.core.query.filters import Filter, check_parameter_text, parse_filter, parse_label_filters
-from gpucost.core.query.paging import etag_of_query, read_cursor, write_cursor
+from gpucost.core.query.cost_query import (
+    CostQuery,
+    check_line_hours,
+    etag_of_query,
+    parse_sort,
+    read_cursor,
+    write_cursor,
+)
+from gpucost.core.query.dimensions import (
+    Filter,
+    check_parameter_text,
+    parse_filter,
+    parse_group_by,
+    parse_label_filters,
+)
 from gpucost.core.query.periods import Period, parse_period, parse_window, previous_period, row_end, row_start
 
 

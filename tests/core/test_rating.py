@@ -20,10 +20,17 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use
 from gpucost.core.pricing.bill import Bill, BilledHour
-from gpucost.core.pricing.capacity_blocks import CapacityBlock
-from gpucost.core.pricing.node_costs import Pricing
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, PriceUnit
+from gpucost.core.pricing.node_costs import CapacityBlock, Pricing
+from gpucost.core.pricing.prices import (
+    SPLIT_POLICIES,
+    InstanceShape,
+    Price,
+    PriceBook,
+    PriceSource,
+    PriceUnit,
+    SplitPolicy,
+    custom_policy,
+)
 from gpucost.core.pricing.rating import rate_usage
 from tests.core.generated_observations import cluster_observations, metering_rules
 from tests.records import amount

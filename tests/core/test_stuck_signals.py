@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from gpucost.core.metering.contradictions import PowerByHour, contradicted_gpus, gpus_at_zero
 from gpucost.core.metering.observations import DeviceSeries
-from gpucost.core.metering.stuck_signals import PowerByHour, contradicted_gpus, gpus_at_zero
 from tests.core.single_node_cluster import device, pod
 
 GPU = ("n1", "GPU-0")

@@ -12,8 +12,8 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Notification
+from gpucost.features.alerting.rule_kinds.base import Subject
 from gpucost.runtime.json_text import fixed_point_text
 from tests.records import line, record
 

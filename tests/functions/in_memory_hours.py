@@ -9,8 +9,16 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals, split
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Coverage, Line, ModelHour, NodeHour, Status
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import ClosedMonth, DaySummary, HourSummary, Manifest, Restatement
-from gpucost.core.rollups import FactKey, days_with_hours, sum_day
+from gpucost.core.ledger import (
+    ClosedMonth,
+    DaySummary,
+    FactKey,
+    HourSummary,
+    Manifest,
+    Restatement,
+    days_with_hours,
+    sum_day,
+)
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.api_requests import ApiResponse, iam_caller

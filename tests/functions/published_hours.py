@@ -16,9 +16,8 @@ from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.ledger import DAY, Limits, PoolLimit, Quota
 from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.api.cost_routes import cost_rows_json
-from gpucost.api.cost_schemas import CostRow
+from gpucost.api.report_routes import cost_rows_json
+from gpucost.api.report_schemas import CostRow
 from gpucost.core.amounts import SCALE, Costs, Idle
+from gpucost.core.ledger import DAY
 from gpucost.core.query.grouping import GroupRow
-from gpucost.core.rollups import DAY
 from gpucost.runtime.json_text import dumps
 from tests.records import unknown_costs
 

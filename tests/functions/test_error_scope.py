@@ -8,7 +8,7 @@ import pytest
 
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable

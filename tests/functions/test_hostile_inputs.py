@@ -15,7 +15,7 @@ from gpucost.core.errors import InvalidMessageError, SettingsError, SourceError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
-from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.ports import RefusedMessageError
 from gpucost.pipeline.attribute import compute_hours
 from gpucost.runtime import messages
 from gpucost.runtime.bounded_http import HttpResponse, ResponseTooLargeError

@@ -12,7 +12,7 @@ from functions.api.app import PAGE_FOLDER
 from gpucost.api.app import build_app
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY
 from gpucost.runtime.aws import register_read_decoder
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -12,12 +12,11 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.amounts import Costs
 from gpucost.core.hour_record import Line
-from gpucost.core.ledger import Manifest
-from gpucost.core.limits import Limits, Quota
-from gpucost.features.alerting.findings import Subject
+from gpucost.core.ledger import Limits, Manifest, Quota
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.muting import Silence
-from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
+from gpucost.features.alerting.rule_kinds.base import Subject
+from gpucost.features.alerting.storage import AlertHistory, SilenceStore
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.kinds import KindName

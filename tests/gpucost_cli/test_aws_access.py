@@ -12,7 +12,7 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from gpucost.core.hours import format_timestamp
-from gpucost.core.metering.unlabeled_nodes import ReportedNode
+from gpucost.core.metering.nodes import ReportedNode
 from gpucost.core.pricing.prices import region_of
 from gpucost.pipeline.attribute import AttributedHour, compute_hours
 from gpucost.settings_document import parse_settings

@@ -25,7 +25,7 @@ from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
-from gpucost.storage.price_items import BOOK
+from gpucost.storage.price_book import BOOK
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost.storage.table import Item, key, key_of, text
 from gpucost_cli.ledger_copy import CopyResult, copy_ledger

@@ -15,11 +15,11 @@ from gpucost.runtime.messages import (
     HourPublished,
     HoursDue,
     HoursToRestate,
+    MessageBus,
     NotificationSetAside,
     ScheduledTick,
     UncheckedAlerts,
 )
-from gpucost.runtime.messaging import MessageBus
 from gpucost_cli.redrive_command import RedriveResult, read_dead_letter, redrive_messages
 from gpucost_devstack.aws import client_environment, local_client, running_aws
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import requests
 
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Alert, AlertGroup
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.rule_kinds.base import Subject
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.storage.sqlite_table import SqliteTable

@@ -16,7 +16,7 @@ import click
 import requests
 
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.pipeline.dispatch import due_messages

@@ -19,10 +19,10 @@ import requests
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
+from gpucost.core.ledger import DAY
 from gpucost.core.pricing.prices import Price
-from gpucost.core.rollups import DAY
 from gpucost.pipeline.dispatch import due_messages
-from gpucost.pipeline.reprice import PENDING_PERIOD, restate_messages
+from gpucost.pipeline.restate import PENDING_PERIOD, restate_messages
 from gpucost.runtime.messages import AttributionOrigin
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore

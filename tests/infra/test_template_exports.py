@@ -9,8 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from gpucost.features.exports.exported_days import FileFormat, object_key
-from gpucost.features.exports.focus_columns import COLUMNS, ColumnTypes
-from gpucost.features.exports.inference_table import INFERENCE_COLUMNS
+from gpucost.features.exports.focus import COLUMNS, INFERENCE_COLUMNS, ColumnTypes
 from gpucost.runtime.messages import ExportDue, read_message
 from gpucost.storage import keys
 from gpucost_devstack.template import REPOSITORY

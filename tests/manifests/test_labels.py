@@ -18,8 +18,7 @@ from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation
 from gpucost.core.pricing.prices import attributes_of_node
 from gpucost.settings_document import parse_settings
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.sources.aws_prices import AwsPriceList, Ec2SpotHistory
 from gpucost.storage.ports import Table
 from gpucost_cli.doctor.queries import DoctorQueries
 from gpucost_cli.manifests.parameters import parse_parameters

@@ -6,11 +6,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from gpucost.core.amounts import to_decimal
-from gpucost.pipeline.attribute import AttributeService, MetricsReaderFactory
+from gpucost.pipeline.attribute import AttributeService, LimitsRecorder, MetricsReaderFactory
 from gpucost.pipeline.pricing import Pricer
-from gpucost.pipeline.record_limits import LimitsRecorder
-from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue, MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient

@@ -13,8 +13,7 @@ from gpucost.core.metering.observations import ContainerRequest, NodeObservation
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
-from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue, HoursToRestate
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue, HoursToRestate, MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader

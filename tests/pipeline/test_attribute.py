@@ -13,15 +13,13 @@ import requests
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
-from gpucost.core.limits import Limits
+from gpucost.core.ledger import Limits
 from gpucost.core.pricing.prices import Price
-from gpucost.pipeline.attribute import check_hour, check_retention
-from gpucost.pipeline.record_limits import LimitsRecorder
+from gpucost.pipeline.attribute import LimitsRecorder, check_hour, check_retention
 from gpucost.runtime.messages import AttributionOrigin, HoursDue
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import parse_settings
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.sources.aws_prices import AwsPriceList, Ec2SpotHistory
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import parse_duration
 from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader

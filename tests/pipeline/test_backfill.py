@@ -10,9 +10,8 @@ from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hour_record import Status
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth
-from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, BackfillProgress
-from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
-from gpucost.runtime.messaging import MessageBus
+from gpucost.pipeline.dispatch import STALL_TIMEOUT, Backfill, BackfillProgress
+from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate, MessageBus
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost_devstack.template import TEMPLATE

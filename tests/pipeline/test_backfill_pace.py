@@ -9,9 +9,8 @@ import pytest
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.pipeline.backfill import Backfill, BackfillProgress
-from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
-from gpucost.runtime.messaging import MessageBus
+from gpucost.pipeline.dispatch import Backfill, BackfillProgress
+from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate, MessageBus
 from gpucost.storage.ledger import Ledger
 
 pytestmark = pytest.mark.tools

@@ -13,8 +13,7 @@ from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.pricing.bill import Bill
-from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.core.pricing.bill import Bill, BillExtract, BillLine
 from gpucost.pipeline.refresh_bill import BillRefresh, BillRefreshService
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
-from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.core.pricing.bill import BillExtract, BillLine
 from gpucost.pipeline.refresh_bill import BillRefreshService, LedgerNodePools
 from gpucost.pipeline.refresh_prices import PriceRefreshService, PricesRefresh
-from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService
-from gpucost.pipeline.restate import RestateService
+from gpucost.pipeline.restate import PENDING_PERIOD, RepricingService, RestateService
 from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
-from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import AthenaBill
+from gpucost.settings.pricing import CurSettings
+from gpucost.sources.bill import AthenaBill
 from gpucost.storage.ports import Table
 from tests.pipeline.restated import NOW, System
 from tests.records import HOUR, amount

@@ -15,8 +15,7 @@ from gpucost.pipeline.dispatch import DispatchService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.messages import AlertTick, HoursDue, ScheduledTick, read_message
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import AlertTick, HoursDue, MessageBus, ScheduledTick, read_message
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader

@@ -13,12 +13,11 @@ from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, format_timestamp, hours_between, month_bounds, month_of
-from gpucost.core.ledger import Manifest, Restatement
+from gpucost.core.ledger import DAY, Manifest, Restatement
 from gpucost.core.query.periods import Granularity
-from gpucost.core.rollups import DAY
 from gpucost.features.opencost.allocation_service import AllocationQuery, AllocationService
-from gpucost.features.opencost.filters import Filter
-from gpucost.pipeline.backfill import Backfill
+from gpucost.features.opencost.parameters import Filter
+from gpucost.pipeline.dispatch import Backfill
 from gpucost.pipeline.months import Adjustments, MonthService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow

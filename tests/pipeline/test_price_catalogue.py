@@ -14,9 +14,7 @@ from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
 from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
-from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.sources.aws_prices import AwsPriceList, Ec2InstanceTypes, Ec2SpotHistory
 from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore
 from tests.sources.aws_prices import Aws, Offer, Point

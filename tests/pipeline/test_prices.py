@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from gpucost.core.amounts import CapacityCosts
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import NodeHour
-from gpucost.core.pricing.price_changes import PriceChange
-from gpucost.core.pricing.price_split import InstanceShape
+from gpucost.core.pricing.price_history import PriceChange
+from gpucost.core.pricing.prices import InstanceShape
 from gpucost.runtime.messages import PricesDue
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.dynamodb_local import create_table

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape
-from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES
+from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES, SPLIT_POLICIES, InstanceShape
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost_devstack.template import REPOSITORY

@@ -14,8 +14,12 @@ import requests
 from functions.attribute import app
 from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
-from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
-from gpucost.features.recommendations.review_service import SPARE_SECONDS, ReviewService
+from gpucost.features.recommendations.review_service import (
+    SPARE_SECONDS,
+    ReviewService,
+    gpu_memory_cache,
+    waiting_pods_cache,
+)
 from gpucost.features.recommendations.sources import PrometheusDisruption, PrometheusGpuMemory, PrometheusWaitingPods
 from gpucost.features.recommendations.storage import DynamoGpuMemory
 from gpucost.runtime.deadline import Deadline

@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.prices import Price
-from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService, restate_messages
+from gpucost.pipeline.restate import PENDING_PERIOD, RepricingService, restate_messages
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore

@@ -11,8 +11,8 @@ import pytest
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_STEP
-from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.pipeline.record_limits import LimitsRecorder
+from gpucost.core.ledger import Limits, PoolLimit, Quota
+from gpucost.pipeline.attribute import LimitsRecorder
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient

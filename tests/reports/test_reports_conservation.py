@@ -21,8 +21,8 @@ from gpucost.core.amounts import SCALE, CapacityCosts, Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
+from gpucost.core.ledger import DAY
 from gpucost.core.query.grouping import GroupRow
-from gpucost.core.rollups import DAY
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport
 from gpucost.reports.report_service import ReportService

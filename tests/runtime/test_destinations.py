@@ -11,9 +11,8 @@ import requests
 from gpucost.core.errors import SettingsError, SourceError
 from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
-from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, post_json
-from gpucost.runtime.secret_destinations import origin_of
+from gpucost.runtime.secrets import BearerAuth, origin_of
 from gpucost.settings.section import protects_secrets
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient

@@ -7,8 +7,7 @@ import pytest
 from botocore.stub import Stubber
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime.messages import HoursDue
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import HoursDue, MessageBus
 from gpucost_devstack.aws import local_client, running_aws
 
 DUE = HoursDue(

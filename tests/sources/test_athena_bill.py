@@ -13,8 +13,8 @@ from botocore.stub import ANY, Stubber
 
 from gpucost.core.errors import SourceError
 from gpucost.runtime.aws import AwsClients
-from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import COLUMNS, QUERY_TIMEOUT_SECONDS, AthenaBill, bill_reader, sql_statement
+from gpucost.settings.pricing import CurSettings
+from gpucost.sources.bill import COLUMNS, QUERY_TIMEOUT_SECONDS, AthenaBill, bill_reader, sql_statement
 from gpucost_devstack.aws import client_environment, local_client, running_aws
 from gpucost_devstack.bill.export import write_export
 from gpucost_devstack.bill.items import on_demand, savings_plan_fee, spot

@@ -9,9 +9,9 @@ import sqlglot
 from sqlglot import exp
 
 from gpucost.core.amounts import to_decimal
-from gpucost.core.pricing.bill_lines import BillSharing, build_bill
+from gpucost.core.pricing.bill import BillSharing, build_bill
 from gpucost.settings_document import parse_settings
-from gpucost.sources.bill.athena import sql_statement
+from gpucost.sources.bill import sql_statement
 from gpucost_devstack.bill.columns import CUR2
 from gpucost_devstack.bill.export import write_export
 from gpucost_devstack.bill.items import on_demand, savings_plan_covered

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.errors import SourceError
-from gpucost.core.pricing.bill_lines import BillLine
-from gpucost.sources.bill.athena import parse_bill_line, sql_statement, sql_template_name
+from gpucost.core.pricing.bill import BillLine
+from gpucost.sources.bill import parse_bill_line, sql_statement, sql_template_name
 from gpucost_devstack.bill.export import ExportFormat, write_export
 from gpucost_devstack.bill.items import (
     LineItem,

@@ -6,8 +6,7 @@ from gpucost.core.metering.accelerators import NEURON_SIGNAL
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import instances_with_uneven_counts, uniform_counts
-from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL, Queries
-from gpucost.sources.prometheus.shards import make_shards
+from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL, Queries, make_shards
 from gpucost.sources.prometheus.tables import rows_at
 
 AT, LATER = 3_600_000, 7_200_000

@@ -25,8 +25,7 @@ from gpucost.features.recommendations.sources import GPU_MEMORY_METRICS, Prometh
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient, Series
-from gpucost.sources.prometheus.devices import DeviceTable
-from gpucost.sources.prometheus.energy import EnergyTable
+from gpucost.sources.prometheus.devices import DeviceTable, EnergyTable
 from gpucost.sources.prometheus.queries import ENERGY, NO_STATISTIC_LABEL, STATISTIC_LABEL, Queries
 from gpucost_cli.manifests import dashboard_metrics, series
 from gpucost_devstack.template import REPOSITORY

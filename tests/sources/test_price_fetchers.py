@@ -10,12 +10,9 @@ import pytest
 from moto import mock_aws
 
 from gpucost.core.errors import SourceError
-from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.core.pricing.prices import Price, region_of, region_of_zone_id
+from gpucost.core.pricing.prices import InstanceShape, Price, region_of, region_of_zone_id
 from gpucost.runtime.aws import AwsClients
-from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.sources.aws_prices import AwsPriceList, Ec2InstanceTypes, Ec2SpotHistory
 from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

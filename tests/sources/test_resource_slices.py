@@ -11,7 +11,7 @@ from gpucost.core.metering.observations import ClaimedDevice, ContainerRequest, 
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import Queries, any_of_values
-from gpucost.sources.prometheus.resource_slices import ClaimTable
+from gpucost.sources.prometheus.resource_claims import ClaimTable
 from gpucost.sources.prometheus.tables import Labels, Rows
 
 HOUR = IntervalMs(-300_000, 3_600_000)

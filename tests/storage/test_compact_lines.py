@@ -1,7 +1,7 @@
 """Recommendations read the same lines as reports on costs."""
 
 from gpucost.storage import compressed_documents
-from gpucost.storage.line_items import line_items, read_compact_lines, read_line_items
+from gpucost.storage.hour_items import line_items, read_compact_lines, read_line_items
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount, compact_line_of
 

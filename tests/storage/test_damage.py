@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from gpucost.core.errors import DataExpiredError, IntegrityError, SourceError
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR
-from gpucost.core.limits import Limits
+from gpucost.core.ledger import DAY, Limits
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.storage import DailyItems
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, unpack_table
 from gpucost.storage.compressed_documents import read_totals_text, totals_text
+from gpucost.storage.rollups import pack_table, unpack_single_key_table, unpack_table
 from tests.records import amount
 
 amounts = st.integers(-(10**27), 10**27)

@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.errors import SourceError
 from gpucost.storage import compressed_documents
-from gpucost.storage.line_items import IncompleteLinesError, line_items, read_line_items
+from gpucost.storage.hour_items import IncompleteLinesError, line_items, read_line_items
 from tests.records import line
 
 PARTITION = "C#demo#lines#2026-11-19T10"

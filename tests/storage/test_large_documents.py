@@ -12,12 +12,11 @@ import pytest
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
-from gpucost.core.limits import Limits, Quota
-from gpucost.features.alerting.findings import Subject, WastefulWorkload
+from gpucost.core.ledger import Limits, Quota
 from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend
-from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.rule_kinds.base import Subject, WastefulWorkload
+from gpucost.features.alerting.storage import DynamoAlertStateStore, DynamoSpendStore
 from gpucost.features.recommendations.storage import DailyItems
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents

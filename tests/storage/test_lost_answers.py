@@ -11,14 +11,13 @@ import pytest
 from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.settings_document import SettingsDocumentStore
-from gpucost.storage.conditions import MISSING
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import key
+from gpucost.storage.table import MISSING, key
 from gpucost_devstack.aws import local_client
 from tests.conftest import DynamoTable
 from tests.features.recommendations.sample_recommendations import PROPOSED

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SourceError
 from gpucost.core.hours import floor_hour
-from gpucost.core.pricing.price_changes import PriceChange
-from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.core.pricing.prices import Price
+from gpucost.core.pricing.price_history import PriceChange
+from gpucost.core.pricing.prices import InstanceShape, Price
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ports import Table
 from gpucost.storage.price_book import PriceStore

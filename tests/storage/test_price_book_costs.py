@@ -7,8 +7,7 @@ import pytest
 
 from gpucost.core.hours import floor_hour
 from gpucost.core.pricing.price_history import key_of
-from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.core.pricing.prices import Price
+from gpucost.core.pricing.prices import InstanceShape, Price
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable

@@ -11,7 +11,7 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import DataExpiredError
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.keys import lines_partition
 from gpucost.storage.ledger import Ledger

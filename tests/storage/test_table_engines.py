@@ -16,22 +16,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SourceError
-from gpucost.storage.conditions import (
+from gpucost.storage.dynamodb_table import DynamoDBTable
+from gpucost.storage.ports import Table
+from gpucost.storage.sqlite_table import FILE, FORMAT_VERSION, SqliteTable
+from gpucost.storage.table import (
     MISSING,
     PRESENT,
     AllOf,
     Before,
     Between,
     Comparison,
+    Item,
     MissingOr,
     SortKeys,
     StartsWith,
     equals,
+    key,
 )
-from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.ports import Table
-from gpucost.storage.sqlite_table import FILE, FORMAT_VERSION, SqliteTable
-from gpucost.storage.table import Item, key
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table
 
@@ -222,7 +223,7 @@ def test_path_of_a_file_is_refused(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from gpucost.storage.conditions import MISSING, equals
+from gpucost.storage.table import MISSING, equals
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost.storage.table import key
 

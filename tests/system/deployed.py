@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.ledger import Manifest
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY, Manifest
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

@@ -17,10 +17,9 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
+from gpucost.core.ledger import DAY
 from gpucost.core.metering.observations import Observation
-from gpucost.core.rollups import DAY
-from gpucost.runtime.messages import HoursDue, HoursToRestate
-from gpucost.runtime.messaging import MessageBus
+from gpucost.runtime.messages import HoursDue, HoursToRestate, MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.backfill_command import SETTLING_TIME
 from gpucost_devstack.template import TEMPLATE

@@ -23,7 +23,7 @@ from gpucost.core.errors import ConflictError, GpuCostError, InvalidInputError, 
 from gpucost.core.hours import format_timestamp
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject, Review
 from gpucost.features.recommendations.storage import DynamoRecommendations
-from gpucost.runtime.bearer import BearerAuth
+from gpucost.runtime.secrets import BearerAuth
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.storage.sqlite_table import SqliteTable

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpucost.core.metering.resource_names import may_name_gpus
+from gpucost.core.metering.accelerators import may_name_gpus
 from gpucost.core.metering.unexplained import UnexplainedGroup, group_unexplained
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, doctor_check
 

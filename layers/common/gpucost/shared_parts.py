@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpucost.runtime.aws import AwsClients
-    from gpucost.runtime.messaging import MessageBus
+    from gpucost.runtime.messages import MessageBus
     from gpucost.runtime.secrets import Secrets
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
@@ -127,7 +127,7 @@ class SharedParts:
     @cached_property
     def bus(self) -> "MessageBus":
         """Queues and topic."""
-        from gpucost.runtime.messaging import MessageBus
+        from gpucost.runtime.messages import MessageBus
 
         env = self.environment
         return MessageBus(

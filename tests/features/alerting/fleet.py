@@ -16,15 +16,12 @@ from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, N
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.alerting.alert_service import AlertService
-from gpucost.features.alerting.hourly_evaluation import estimates_check
+from gpucost.features.alerting.evaluation import estimates_check
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.ports import Notifier, RuleInputs
-from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.ports import Notifier, RefusedMessageError, RuleInputs
 from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
 from gpucost.features.alerting.settings import SettingsDocument
-from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.storage import AlertHistory, DynamoAlertStateStore, DynamoSpendStore, SilenceStore
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import SettingsDocumentStore

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.features.alerting.findings import Subject, WastefulWorkload
 from gpucost.features.alerting.model import Notification, NotificationEvent
 from gpucost.features.alerting.rule_kinds import RuleKind
+from gpucost.features.alerting.rule_kinds.base import Subject, WastefulWorkload
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {

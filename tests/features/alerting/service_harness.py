@@ -12,13 +12,11 @@ from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, Line, 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.features.alerting.alert_service import AlertService
-from gpucost.features.alerting.hourly_evaluation import estimates_check
+from gpucost.features.alerting.evaluation import estimates_check
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.settings import SettingsDocument, alert_scopes
-from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.storage import AlertHistory, DynamoAlertStateStore, DynamoSpendStore, SilenceStore
 from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings, Table

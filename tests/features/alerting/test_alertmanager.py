@@ -18,7 +18,7 @@ from samtranslator.yaml_helper import yaml_parse
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.notifiers.alertmanager import FIRING_ALERT_LIFETIME, AlertmanagerNotifier
-from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.ports import RefusedMessageError
 from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
 from gpucost.runtime.messages import read_external_alerts
 from gpucost_devstack.alertmanager import running_alertmanager

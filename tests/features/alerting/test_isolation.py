@@ -14,7 +14,7 @@ from gpucost.features.alerting.notifiers.alertmanager import alertmanager_alert
 from gpucost.features.alerting.notifiers.email import email_body, email_subject
 from gpucost.features.alerting.notifiers.slack import slack_message
 from gpucost.features.alerting.ports import ScopeStates
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.runtime.messages import CheckedAlerts, NotificationSetAside, read_alert_input, read_external_alerts
 from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules

@@ -7,11 +7,11 @@ import pytest
 
 from gpucost.core.errors import InvalidInputError, NotFoundError, SettingsError
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.hourly_evaluation import estimates_check
+from gpucost.features.alerting.evaluation import estimates_check
 from gpucost.features.alerting.ports import RuleInputs
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.replay import count_firings, replay
-from gpucost.features.alerting.storage.spend import DynamoSpendStore
+from gpucost.features.alerting.storage import DynamoSpendStore
 from gpucost.runtime import secrets
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.slack import slack_message
-from gpucost.features.alerting.refusals import is_refusal
+from gpucost.features.alerting.ports import is_refusal
 from gpucost.runtime.messages import NotificationSetAside
 from gpucost.storage.sqlite_table import SqliteTable
 from tests.features.alerting.fleet import START, Fleet, describe, pod, settings_with_rules

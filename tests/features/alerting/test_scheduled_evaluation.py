@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.run_rate import ClusterSpend, run_rate
+from gpucost.core.query.periods import ClusterSpend, run_rate
 from gpucost.features.alerting.rule_kinds.spend_change import (
     SpendChangeRule,
     SpendComparison,

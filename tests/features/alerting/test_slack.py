@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.findings import Subject, WastefulWorkload
 from gpucost.features.alerting.model import Notification, NotificationEvent
 from gpucost.features.alerting.notification_text import report_link
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
-from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.ports import RefusedMessageError
 from gpucost.features.alerting.rule_kinds import RuleKind
+from gpucost.features.alerting.rule_kinds.base import Subject, WastefulWorkload
 from gpucost.storage.sqlite_table import SqliteTable
 from gpucost_devstack.template import REPOSITORY
 from tests.features.alerting.fleet import Fleet, RecordingNotifier, pod, settings_with_rules

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.findings import FiringPolicy, Subject
 from gpucost.features.alerting.model import Alert
-from gpucost.features.alerting.state_machine import AlertChange, Transition, advance, reevaluate
+from gpucost.features.alerting.rule_kinds.base import FiringPolicy, Subject
+from gpucost.features.alerting.scope_update import AlertChange, Transition, advance, reevaluate
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
 SUBJECT = Subject("demo", "research")

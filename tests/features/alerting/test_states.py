@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from gpucost.core.errors import ConflictError
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import (
     Alert,
     AlertGroup,
@@ -16,7 +15,8 @@ from gpucost.features.alerting.model import (
     EvaluationState,
     OutboxEntry,
 )
-from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.features.alerting.rule_kinds.base import Subject
+from gpucost.features.alerting.storage import DynamoAlertStateStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ports import Table
 from tests.conftest import DynamoTable

@@ -27,11 +27,10 @@ from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.export_service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.storage import DynamoExports
+from gpucost.features.exports.storage import DynamoExports, S3Bucket
 from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable

@@ -11,9 +11,9 @@ import pyarrow.parquet
 import pytest
 
 from gpucost.core.errors import SourceError
+from gpucost.features.exports.exported_days import HourRows
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.focus_columns import Row
-from gpucost.features.exports.ports import HourRows
+from gpucost.features.exports.focus import Row
 from gpucost.runtime.json_text import csv_cell
 
 TEXTS = [

@@ -25,8 +25,7 @@ from functions.export import app as export
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
 from gpucost.core.hours import format_timestamp
-from gpucost.features.exports.focus_columns import COLUMNS
-from gpucost.features.exports.inference_table import INFERENCE_COLUMNS
+from gpucost.features.exports.focus import COLUMNS, INFERENCE_COLUMNS
 from gpucost_devstack.aws import local_client, running_aws
 from gpucost_devstack.dynamodb_local import create_table
 from gpucost_devstack.template import REPOSITORY

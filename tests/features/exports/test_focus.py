@@ -19,8 +19,7 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.pricing.node_costs import Pricing
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
-from gpucost.features.exports.focus import focus_rows, region_of
-from gpucost.features.exports.focus_columns import COLUMNS, Row
+from gpucost.features.exports.focus import COLUMNS, Row, focus_rows, region_of
 from tests.core.generated_observations import cluster_observations, metering_rules
 from tests.features.exports import focus_rules
 from tests.records import HOUR, amount, line, record

@@ -5,16 +5,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from gpucost.core.compact_lines import CompactLine
 from gpucost.core.errors import MetricsUnavailableError, SourceError
-from gpucost.core.hour_record import HourRecord
+from gpucost.core.hour_record import CompactLine, HourRecord
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.core.pricing.prices import Price
-from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
 from gpucost.features.recommendations.model import Recommendation, Review
-from gpucost.features.recommendations.review_service import ReviewService
+from gpucost.features.recommendations.review_service import ReviewService, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.storage import DynamoGpuMemory, DynamoWaitingPods
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings

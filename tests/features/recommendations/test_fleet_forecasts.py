@@ -10,9 +10,8 @@ from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DaySummary
-from gpucost.core.rollups import DAY
-from gpucost.features.recommendations.fleet_forecasts import MAX_FACTS, FleetForecast, FleetForecastService
+from gpucost.core.ledger import DAY, DaySummary
+from gpucost.features.recommendations.forecasts import MAX_FACTS, FleetForecast, FleetForecastService
 from tests.functions.in_memory_hours import InMemoryHours
 from tests.records import amount
 

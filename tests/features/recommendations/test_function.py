@@ -14,8 +14,7 @@ from functions.recommend import app as recommend
 from gpucost.container import Container
 from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.recommendations.scenarios import WhatIfService
-from gpucost.features.recommendations.what_if import MoveToSlices
+from gpucost.features.recommendations.what_if import MoveToSlices, WhatIfService
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.shared_parts import utc_now

@@ -17,7 +17,7 @@ from gpucost.core.costs_by_model import InferenceRules, TokenWeights, costs_by_m
 from gpucost.core.hour_record import Line, ModelHour
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.features.recommendations.model_what_if import ApiPrice, CostPair, ModelOutcome, compare_models
+from gpucost.features.recommendations.what_if import ApiPrice, CostPair, ModelOutcome, compare_models
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table

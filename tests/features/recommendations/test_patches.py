@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
+from gpucost.features.recommendations.kinds.base import replicas_patch
 from gpucost.features.recommendations.kinds.cheaper_gpus import instance_types_patch
 from gpucost.features.recommendations.kinds.consolidate import consolidation_patch, karpenter_settings_command
 from gpucost.features.recommendations.kinds.fewer_gpus import fewer_gpus_patch
@@ -15,7 +16,6 @@ from gpucost.features.recommendations.kinds.off_hours import schedule_patch
 from gpucost.features.recommendations.kinds.sharing import sharing_patch
 from gpucost.features.recommendations.kinds.spot import spot_patch
 from gpucost.features.recommendations.model import RecommendationSubject
-from gpucost.features.recommendations.patches import replicas_patch
 
 HOSTILE = (
     "a; rm -rf ~",

@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from gpucost.core.pricing.prices import Price
-from gpucost.features.recommendations.daily_cache import MAX_ROWS, RETENTION, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.model import Review
-from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
-from gpucost.features.recommendations.review_service import ReviewService
+from gpucost.features.recommendations.review_service import (
+    MAX_ROWS,
+    RETENTION,
+    ReviewService,
+    gpu_memory_cache,
+    node_list_prices,
+    node_spot_prices,
+    waiting_pods_cache,
+)
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.storage.ledger import Ledger

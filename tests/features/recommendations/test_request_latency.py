@@ -12,11 +12,10 @@ import pytest
 from gpucost.core.errors import MetricsUnavailableError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.metering.inference_servers import latency_metrics
-from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import PodLatency
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.review_service import ReviewService
+from gpucost.features.recommendations.review_service import ReviewService, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.sources import PrometheusRequestLatency
 from gpucost.features.recommendations.storage import DynamoRequestLatency
 from gpucost.runtime.messages import RecommendationsDue

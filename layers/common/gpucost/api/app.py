@@ -13,40 +13,42 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from msgspec import Struct
 from pydantic import BaseModel
 
-from gpucost.api.cost_routes import add_cost_routes
-from gpucost.api.dashboard_page import DashboardPage, SignIn, add_page_routes
-from gpucost.api.fleet_and_line_routes import add_fleet_and_line_routes
-from gpucost.api.hour_and_node_routes import add_hour_and_node_routes
-from gpucost.api.inference_routes import add_inference_routes
-from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
-from gpucost.api.price_routes import add_price_routes
-from gpucost.core.errors import ParameterError
-from gpucost.core.query.filters import check_parameter_text
-from gpucost.core.similar_names import did_you_mean
+from gpucost.api.pages import (
+    CONTENT_SECURITY_POLICY,
+    HTML_CONTENT_TYPE,
+    DashboardPage,
+    SignIn,
+    add_page_routes,
+    documentation_page,
+)
+from gpucost.api.report_routes import (
+    add_cost_routes,
+    add_fleet_and_line_routes,
+    add_hour_and_node_routes,
+    add_inference_routes,
+    add_pool_and_quota_routes,
+    add_price_routes,
+)
+from gpucost.core.errors import ParameterError, did_you_mean
+from gpucost.core.query.dimensions import check_parameter_text
 from gpucost.features.alerting.month_budgets import BudgetService
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
 from gpucost.features.exports.listing import ExportListing
 from gpucost.features.exports.routes import add_export_routes
-from gpucost.features.opencost.allocation_service import AllocationService
-from gpucost.features.opencost.assets import AssetService
+from gpucost.features.opencost.allocation_service import AllocationService, AssetService
 from gpucost.features.opencost.routes import OpenCostServices, add_opencost_routes
-from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
-from gpucost.features.recommendations.forecast_routes import add_forecast_routes
-from gpucost.features.recommendations.forecasts import ForecastService
+from gpucost.features.recommendations.forecasts import FleetForecastService, ForecastService
 from gpucost.features.recommendations.queries import RecommendationQueries
-from gpucost.features.recommendations.routes import add_recommendation_routes
+from gpucost.features.recommendations.routes import add_forecast_routes, add_recommendation_routes
 from gpucost.features.split_policies.routes import add_split_policy_routes
 from gpucost.http.access import authorize, open_to, required_role
-from gpucost.http.documentation_page import CONTENT_SECURITY_POLICY, HTML_CONTENT_TYPE, documentation_page
-from gpucost.http.parameters import are_unknown_parameters_ignored
-from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
-from gpucost.http.responses import JSON_CONTENT_TYPE
-from gpucost.http.routes import all_routes, current_route
-from gpucost.reports.access import AccessPolicy
+from gpucost.http.responses import JSON_CONTENT_TYPE, PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
+from gpucost.http.routes import all_routes, are_unknown_parameters_ignored, current_route
 from gpucost.reports.limit_reports import LimitReports
-from gpucost.reports.prices import PriceBookListing
+from gpucost.reports.pages import PriceBookListing
 from gpucost.reports.report_service import ReportService
+from gpucost.reports.scoped import AccessPolicy
 from gpucost.runtime.gc_control import gc_paused
 
 if TYPE_CHECKING:

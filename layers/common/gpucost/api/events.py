@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.features.opencost.routes import without_model_prefix
-from gpucost.http.problems import problem_response
+from gpucost.http.responses import problem_response
 
 PAYLOAD_FORMAT = "2.0"
 _NOT_UNICODE = "is not valid Unicode: it contains an unpaired surrogate. Send UTF-8, percent-encoded."

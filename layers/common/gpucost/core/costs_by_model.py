@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from gpucost.core.amounts import SCALE, Costs, quantize, split, to_decimal
 from gpucost.core.hour_record import Line, ModelHour, ModelKey
-from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.core.model_names import MAX_NAMES_OF_UNIT, OTHERS, bounded_names
+from gpucost.core.metering.inference_servers import MAX_NAMES_OF_UNIT, OTHERS, ServedTokens, bounded_names
 
 Side = Literal["prefill", "decode", ""]
 """The side of a split of prefill and decode; "" of servers that do both."""

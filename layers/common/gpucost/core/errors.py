@@ -19,6 +19,8 @@ GpuCostError
         └── HoursTooLargeError     a query of fewer hours may help
 """
 
+from collections.abc import Collection
+
 
 class GpuCostError(Exception):
     """Base class; the message is one sentence that an operator can act on."""
@@ -100,3 +102,14 @@ class MetricsTooLargeError(MetricsResponseError):
 
 class HoursTooLargeError(MetricsResponseError):
     """The responses for several hours are too large together, although each one alone is not."""
+
+
+# What a misspelled name probably means.
+
+
+def did_you_mean(name: str, allowed: Collection[str]) -> str:
+    """Return `Did you mean NAME?` for the most similar of the allowed names; "" if none is similar."""
+    from difflib import get_close_matches  # cold starts rarely need it
+
+    similar = get_close_matches(name, allowed, n=1)
+    return f"Did you mean {similar[0]}?" if similar else ""

@@ -1,17 +1,20 @@
-"""The ledger's records of a cluster-hour, and which hours are due."""
+"""The ledger's records of a cluster-hour and of a day's sums, a cluster's limits, and which hours are due."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from operator import itemgetter
-from typing import Generic, TypeVar
+from decimal import Decimal
+from operator import attrgetter, itemgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.costs_by_key import CostsByKey
-from gpucost.core.hour_record import Coverage, HourRecord, Status
-from gpucost.core.hours import HOUR, floor_hour, hours_between
+from gpucost.core.costs_by_key import CostsByKey, sum_by_key
+from gpucost.core.hour_record import Coverage, HourRecord, Line, Status
+from gpucost.core.hours import HOUR, floor_day, floor_hour, hours_between
+
+# The ledger's records of a cluster-hour, and which hours are due.
 
 K = TypeVar("K")
 
@@ -202,3 +205,102 @@ def hours_to_retry(manifests: Iterable[Manifest], now: datetime) -> list[datetim
         for manifest in manifests
         if manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
     ]
+
+
+# Rollups: stored sums of a day's hours, by business unit and by all dimensions of a line.
+#
+# A rollup names the versions of the hours that it sums. A reader compares them with the current manifests, hour by
+# hour, and sums again where they differ. No reader relies on a rollup being up to date.
+
+DAY = timedelta(days=1)
+
+
+class FactKey(NamedTuple):
+    """The dimensions by which a day's lines are summed."""
+
+    business_unit: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    node_pool: str
+    instance_type: str
+    capacity_type: str
+    gpu_model: str
+    resource: str
+    zone: str
+    labels: tuple[tuple[str, str], ...]
+    """The pods' labels that the settings list in `cost_labels`, in order of name."""
+
+
+_fields_but_labels: Callable[[Line], tuple[str, ...]] = attrgetter(*FactKey._fields[:-1])
+
+
+def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
+    """Return the UTC days of some hours, in order."""
+    return sorted({floor_day(hour) for hour in hours})
+
+
+def costs_by_unit(summary: HourSummary) -> CostsByKey[str]:
+    """Sum an hour's costs by business unit."""
+    return summary.costs.group_by(itemgetter(0))
+
+
+def sum_day(cluster: str, day: datetime, summaries: Sequence[HourSummary]) -> DaySummary:
+    """Sum a day from the summaries of its hours."""
+    manifests = tuple(summary.manifest for summary in summaries)
+    totals = Totals.total(summary.totals for summary in summaries if summary.totals is not None)
+    units = sum_by_key((unit, costs) for summary in summaries for (unit, _), costs in summary.costs.items())
+    return DaySummary(cluster, day, manifests, totals, units.select(sorted(units)))
+
+
+def sum_lines(lines: Iterable[Line]) -> CostsByKey[FactKey]:
+    """Sum lines by all their dimensions."""
+    return sum_by_key((_fact_key(line), line.costs()) for line in lines)
+
+
+def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> CostsByKey[FactKey]:
+    """Add up the facts of several hours, in order of their keys."""
+    facts = sum_by_key(fact for part in parts for fact in part.items())
+    return facts.select(sorted(facts))
+
+
+def _fact_key(line: Line) -> FactKey:
+    return FactKey._make((*_fields_but_labels(line), tuple(sorted(line.labels.items()))))
+
+
+# A cluster's limits: those of Karpenter's node pools, and the resource quotas of namespaces.
+#
+# They are recorded at the end of each hour. The hour's figures never depend on them.
+
+
+class PoolLimit(Struct, frozen=True):
+    """The limit of one node pool for one resource, in units of the resource."""
+
+    node_pool: str
+    resource: str
+    """As Kubernetes names it: `nvidia.com/gpu`."""
+    used: Decimal | None
+    """The sum over the pool's nodes, allocated or not; None where Karpenter does not report it."""
+    limit: Decimal | None
+    """None where the pool has no limit."""
+
+
+class Quota(Struct, frozen=True):
+    """One resource of one ResourceQuota, in units of the resource."""
+
+    namespace: str
+    name: str
+    resource: str
+    """As Kubernetes names it, without `requests.`: `nvidia.com/gpu`."""
+    hard: Decimal | None
+    used: Decimal | None
+    """What pods of the namespace request at that time, as the quota counts it, including pending pods."""
+
+
+class Limits(Struct, frozen=True):
+    """The limits and quotas at the end of one cluster-hour."""
+
+    cluster: str
+    hour: datetime
+    pools: tuple[PoolLimit, ...] = ()
+    quotas: tuple[Quota, ...] = ()

@@ -15,7 +15,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from gpucost.core.access import Caller, IamCaller, RequiredRole, Scope, TokenCaller, principal_of
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
 from gpucost.http.routes import current_route
-from gpucost.reports.access import AccessPolicy
+from gpucost.reports.scoped import AccessPolicy
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 _ROLE_ATTRIBUTE = "_open_to"

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
-    from gpucost.pipeline.attribute import AttributeService, MetricsReaderFactory
+    from gpucost.pipeline.attribute import AttributeService, LimitsReaderFactory, MetricsReaderFactory
     from gpucost.pipeline.dispatch import DispatchService
     from gpucost.pipeline.pricing import Pricer
-    from gpucost.pipeline.record_limits import LimitsReaderFactory
     from gpucost.pipeline.refresh_bill import BillRefreshService
     from gpucost.pipeline.refresh_prices import PriceRefreshService
-    from gpucost.pipeline.reprice import RepricingService
-    from gpucost.pipeline.restate import RestateService
+    from gpucost.pipeline.restate import RepricingService, RestateService
     from gpucost.runtime.deadline import Deadline
     from gpucost.settings import ClusterSettings, CoreSettings
     from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
@@ -64,8 +62,7 @@ class PipelineParts(SharedParts):
     @cached_property
     def attribute_service(self) -> "AttributeService":
         """For `functions/attribute`."""
-        from gpucost.pipeline.attribute import AttributeService
-        from gpucost.pipeline.record_limits import LimitsRecorder
+        from gpucost.pipeline.attribute import AttributeService, LimitsRecorder
 
         return AttributeService(
             self.settings_store,
@@ -90,7 +87,7 @@ class PipelineParts(SharedParts):
     @cached_property
     def repricing_service(self) -> "RepricingService":
         """For `functions/dispatch`."""
-        from gpucost.pipeline.reprice import RepricingService
+        from gpucost.pipeline.restate import RepricingService
 
         return RepricingService(self.settings_store, self.ledger, self.price_book, self.bill_store, self.bus)
 
@@ -98,9 +95,7 @@ class PipelineParts(SharedParts):
     def prices_service(self) -> "PriceRefreshService":
         """For `functions/prices`."""
         from gpucost.pipeline.refresh_prices import PriceRefreshService
-        from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-        from gpucost.sources.aws_prices.on_demand import AwsPriceList
-        from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+        from gpucost.sources.aws_prices import AwsPriceList, Ec2InstanceTypes, Ec2SpotHistory
 
         return PriceRefreshService(
             self.settings_store,
@@ -118,7 +113,7 @@ class PipelineParts(SharedParts):
     def bill_service(self) -> "BillRefreshService":
         """For `functions/prices`, source `cur`."""
         from gpucost.pipeline.refresh_bill import BillRefreshService, LedgerNodePools
-        from gpucost.sources.bill.athena import bill_reader
+        from gpucost.sources.bill import bill_reader
 
         return BillRefreshService(
             partial(bill_reader, clients=self.aws_clients),

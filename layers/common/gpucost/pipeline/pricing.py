@@ -9,11 +9,19 @@ from msgspec.structs import replace
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.metering.instance_types import CATALOG, GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.pricing.bill import Bill
-from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.list_prices import list_prices
-from gpucost.core.pricing.node_costs import Pricing
-from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
-from gpucost.core.pricing.prices import LIST_PRICE_SOURCES, Discount, Price, PriceBook, PriceUnit
+from gpucost.core.pricing.node_costs import CapacityBlock, Pricing
+from gpucost.core.pricing.prices import (
+    LIST_PRICE_SOURCES,
+    SPLIT_POLICIES,
+    Discount,
+    InstanceShape,
+    Price,
+    PriceBook,
+    PriceUnit,
+    SplitPolicy,
+    custom_policy,
+)
 from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import CustomSplit, DiscountSettings, PricingSettings, RateSettings
 from gpucost.storage.bill_store import BillStore

@@ -13,20 +13,14 @@ from msgspec.structs import replace
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.metering.instance_types import instance_id_of
-from gpucost.core.pricing.bill_lines import (
-    BillLine,
-    BillSharing,
-    build_bill,
-    instances_with_mixed_currencies,
-    split_by_hour,
-)
+from gpucost.core.pricing.bill import BillLine, BillSharing, build_bill, instances_with_mixed_currencies, split_by_hour
 from gpucost.settings import CoreSettings
-from gpucost.settings.bill import CurSettings
+from gpucost.settings.pricing import CurSettings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 if TYPE_CHECKING:
-    from gpucost.sources.bill.athena import AthenaBill
+    from gpucost.sources.bill import AthenaBill
 
 BillReaderFactory = Callable[[CurSettings], "AthenaBill"]
 """Creates the reader of an export."""

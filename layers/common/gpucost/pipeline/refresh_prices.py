@@ -21,9 +21,7 @@ from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 from gpucost.storage.price_book import PriceStore, PriceUpdate
 
 if TYPE_CHECKING:
-    from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-    from gpucost.sources.aws_prices.on_demand import AwsPriceList
-    from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+    from gpucost.sources.aws_prices import AwsPriceList, Ec2InstanceTypes, Ec2SpotHistory
 
 FetchedSource = Literal["spot", "on-demand", "shapes", "cur"]
 FETCHED_SOURCES: tuple[FetchedSource, ...] = get_args(FetchedSource)

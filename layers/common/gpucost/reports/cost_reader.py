@@ -26,7 +26,7 @@ from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import CostSummary, Manifest
+from gpucost.core.ledger import DAY, CostSummary, Manifest, days_with_hours
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import (
     DAY_DIMENSIONS,
@@ -39,8 +39,7 @@ from gpucost.core.query.dimensions import (
 )
 from gpucost.core.query.grouping import CellKey
 from gpucost.core.query.periods import Period
-from gpucost.core.rollups import DAY, days_with_hours
-from gpucost.reports.period_costs import PeriodCosts
+from gpucost.reports.records import PeriodCosts
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import PublishedHours, RollupReader
 

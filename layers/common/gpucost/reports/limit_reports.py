@@ -10,12 +10,11 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import quantize, to_decimal
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hour_record import Line
-from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.ledger import Limits, PoolLimit, Quota
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.periods import Period, parse_period
 from gpucost.reports.cost_reader import MAX_LINES
-from gpucost.reports.parameters import QueryParameters, select_clusters
-from gpucost.reports.published_until import PublishedUntil
+from gpucost.reports.parameters import PublishedUntil, QueryParameters, select_clusters
 from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.limits_store import LimitsStore
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore

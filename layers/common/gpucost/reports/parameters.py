@@ -7,12 +7,12 @@ from msgspec import Struct, field
 
 from gpucost.core.access import Scope
 from gpucost.core.errors import ParameterError
+from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery, IdlePolicy, check_line_hours, parse_sort
-from gpucost.core.query.dimensions import parse_group_by
-from gpucost.core.query.filters import parse_filter, parse_label_filters
+from gpucost.core.query.dimensions import parse_filter, parse_group_by, parse_label_filters
 from gpucost.core.query.periods import Granularity, check_period_length, parse_period
 from gpucost.settings import CoreSettings
-from gpucost.storage.ports import StoredSettings
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore, StoredSettings
 
 
 class QueryParameters(Struct, frozen=True, kw_only=True):
@@ -93,3 +93,42 @@ def select_clusters(
     if not matching_names:
         raise ParameterError("cluster", f"{cluster_filter!r} matches no cluster in the settings{allowed}")
     return matching_names
+
+
+# Where periods relative to now end: after the newest hour that the clusters have published.
+
+
+class PublishedUntil:
+    """Finds the end of the hours that have figures by now.
+
+    An hour is computed some minutes after its end. Until all clusters have published it, reports on the last hours end
+    before it; otherwise they would be incomplete at the beginning of every hour. Nothing is waited for longer than an
+    hour: then it is overdue. A cluster that has not published the hour before either is overdue already.
+
+    Args:
+        settings_store: names the clusters.
+        ledger: published hours.
+        clock: the current time.
+    """
+
+    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours, clock: Clock) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+        self._clock = clock
+        self._published_until: datetime | None = None
+
+    def __call__(self) -> datetime:
+        """Return the end of the newest ended hour, or its start while clusters still compute it.
+
+        Raises:
+            SettingsMissingError: no settings yet.
+        """
+        ended = floor_hour(self._clock())
+        if self._published_until != ended:  # a published hour stays published
+            newest = ended - HOUR
+            for cluster in self._settings_store.current().settings.clusters:
+                hours = {manifest.hour for manifest in self._ledger.manifests(cluster.name, newest - HOUR, ended)}
+                if hours == {newest - HOUR}:
+                    return newest
+            self._published_until = ended
+        return ended

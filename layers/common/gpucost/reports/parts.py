@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
-    from gpucost.reports.access import AccessPolicy
     from gpucost.reports.limit_reports import LimitReports
-    from gpucost.reports.prices import PriceBookListing
+    from gpucost.reports.pages import PriceBookListing
     from gpucost.reports.report_service import ReportService
+    from gpucost.reports.scoped import AccessPolicy
 
 
 class ReportParts(SharedParts):
@@ -18,7 +18,7 @@ class ReportParts(SharedParts):
     @cached_property
     def access_policy(self) -> "AccessPolicy":
         """For `functions/api`."""
-        from gpucost.reports.access import AccessPolicy
+        from gpucost.reports.scoped import AccessPolicy
 
         return AccessPolicy(self.settings_store)
 
@@ -41,6 +41,6 @@ class ReportParts(SharedParts):
     @cached_property
     def price_book_listing(self) -> "PriceBookListing":
         """For `functions/api`."""
-        from gpucost.reports.prices import PriceBookListing
+        from gpucost.reports.pages import PriceBookListing
 
         return PriceBookListing(self.price_book)

@@ -1,33 +1,329 @@
 """The report service: one method per route, over the part of the ledger that the caller may see."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
+from typing import ClassVar, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
-from gpucost.core.costs_by_model import ModelSum
+from gpucost.core.costs_by_model import LOAD_PERCENTILES, ModelSum, TokenLoad, TokenWeights, condensed, load_percentiles
 from gpucost.core.errors import InvalidInputError, NotFoundError
-from gpucost.core.hour_record import Line
-from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between, month_of
-from gpucost.core.ledger import ClosedMonth, Manifest, Restatement
-from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
-from gpucost.core.query.grouping import GroupRow, group_rows
-from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
+from gpucost.core.hour_record import UNKNOWN_IF_EMPTY, Line, ModelHour
+from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp, hours_between, month_of
+from gpucost.core.ledger import DAY, ClosedMonth, Manifest, Restatement
+from gpucost.core.query.cost_query import (
+    MAX_PAGE_SIZE,
+    CostQuery,
+    check_cursor,
+    etag_of_query,
+    parse_sort,
+    read_cursor,
+    write_cursor,
+)
+from gpucost.core.query.dimensions import MODEL_DIMENSIONS, GroupKey, matches_all, parse_filter, parse_group_by
+from gpucost.core.query.grouping import CellKey, GroupRow, group_rows
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
-from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader
-from gpucost.reports.lines import LineReports
-from gpucost.reports.model_costs import InferenceReport, parse_inference_query, read_models
-from gpucost.reports.nodes import NodeReports, NodeRow
-from gpucost.reports.pages import ReportPage, batch_of, positions_of_page, row_of
-from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
-from gpucost.reports.period_costs import PeriodCosts
-from gpucost.reports.published_until import PublishedUntil
-from gpucost.reports.records import CostReport, HourRow, PeriodComparison, PeriodCoverage
+from gpucost.reports.cost_reader import MAX_PART_WORK, CostReader, QueryTooLargeError
+from gpucost.reports.pages import LineReports, NodeReports, NodeRow, ReportPage, batch_of, positions_of_page, row_of
+from gpucost.reports.parameters import PublishedUntil, QueryParameters, parse_cost_query, select_clusters
+from gpucost.reports.records import CostReport, HourRow, PeriodComparison, PeriodCosts, PeriodCoverage
 from gpucost.reports.scoped import scoped_hours
-from gpucost.reports.waste import TopWaster, WasteReports
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
+
+# Reports the costs and tokens of models, summed from hours.
+
+MAX_MODEL_ROWS = 1_000_000
+"""Most stored rows that one report is summed from: what can be read in half of 29 seconds."""
+_MAX_ROWS_OF_CELL = 256
+"""Stored rows that a cell holds before it adds them up."""
+MODEL_FIGURES = tuple(ModelSum.of([]).figures(TokenWeights()))
+"""The names of the figures of a row and of the totals."""
+ROW_FIGURES = (*MODEL_FIGURES, *LOAD_PERCENTILES)
+"""The names of the figures of a row."""
+
+
+class ModelRow(NamedTuple):
+    """One group's costs and tokens in one period."""
+
+    start: datetime
+    end: datetime
+    group: Mapping[str, str | None]
+    """By dimension; None for an unknown model, server or consumer."""
+    figures: Mapping[str, Decimal | int | None]
+
+
+class InferenceReport(Struct, frozen=True):
+    """A page of a report on models. Totals, filtered-out costs and coverage are those of the whole report."""
+
+    query: CostQuery
+    rows: list[ModelRow]
+    row_count: int
+    totals: Mapping[str, Decimal | int | None] | None
+    """None if no hour has inference servers."""
+    filtered_out: Mapping[str, Decimal | int | None] | None
+    coverage: PeriodCoverage
+    hours_with_servers: int
+    currency: str
+    offset: int
+    etag: str
+
+    def cursor_after(self, count: int) -> str | None:
+        """Return the cursor of the page that begins after this many rows of the page; None after the last row."""
+        position = self.offset + count
+        return write_cursor(position, self.etag) if position < self.row_count else None
+
+    @property
+    def period(self) -> Period:
+        """The query's period."""
+        return self.query.period
+
+
+class ModelCells(NamedTuple):
+    """The stored rows that match a query, by the start of the report's row and the values of the query's dimensions."""
+
+    cells: Mapping[tuple[datetime, GroupKey], Sequence[ModelHour]]
+    loads: Mapping[tuple[datetime, GroupKey], Mapping[datetime, TokenLoad]]
+    """Of rows whose tokens are known, by hour, with the keys of the cells."""
+    excluded: Sequence[ModelHour]
+    """The sums of rows that the filters exclude."""
+    hours_with_servers: int
+
+    def rows(self, query: CostQuery, weights: TokenWeights) -> tuple[list[ModelRow], list[ModelHour], list[ModelHour]]:
+        """Return the sorted rows, everything that was read, and what the filters exclude."""
+        count = len(query.group_by)
+        groups: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
+        loads: dict[tuple[datetime, GroupKey], dict[datetime, TokenLoad]] = {}
+        everything = [*self.excluded]
+        for (begin, key), hours in self.cells.items():
+            everything += hours
+            groups.setdefault((begin, key[:count]), []).extend(hours)
+            of_group = loads.setdefault((begin, key[:count]), {})
+            for hour, load in self.loads.get((begin, key), {}).items():
+                of_group[hour] = _sum(of_group.get(hour, TokenLoad()), load)
+        rows = [
+            ModelRow(
+                begin,
+                query.row_end(begin),
+                {
+                    name: text if text or name not in UNKNOWN_IF_EMPTY else None
+                    for name, text in zip(query.group_by, key, strict=True)
+                },
+                ModelSum.of(groups[begin, key]).figures(weights) | load_percentiles(loads[begin, key].values()),
+            )
+            for begin, key in sorted(groups)
+        ]
+        return _sort_rows(rows, query.sort), everything, [*self.excluded]
+
+
+def parse_inference_query(
+    parameters: QueryParameters, now: datetime, published_until: Callable[[], datetime] | None = None
+) -> CostQuery:
+    """Parse and check the parameters.
+
+    Raises:
+        ParameterError: names the wrong parameter and what is allowed.
+    """
+    period = parse_period(parameters.start, parameters.end, parameters.window, now, published_until=published_until)
+    check_period_length(period, parameters.granularity)
+    group_by = parse_group_by(parameters.group_by, (), MODEL_DIMENSIONS)
+    return CostQuery(
+        period=period,
+        granularity=parameters.granularity,
+        group_by=group_by,
+        filters=tuple(parse_filter(name, text) for name, text in parameters.filters.items() if text is not None),
+        sort=parse_sort(parameters.sort, group_by, "hidden", ROW_FIGURES),
+        limit=parameters.limit,
+    )
+
+
+def read_models(
+    query: CostQuery,
+    clusters: Sequence[str],
+    ledger: PublishedHours,
+    totals: PeriodCosts,
+    max_rows: int = MAX_MODEL_ROWS,
+) -> ModelCells:
+    """Read the costs by model of a query's hours.
+
+    Args:
+        query: the query.
+        clusters: cluster names, sorted.
+        ledger: the hours that the caller may see.
+        totals: receives the versions and coverage of the hours.
+        max_rows: the most stored rows that match the query's filters.
+
+    Raises:
+        InvalidInputError: the report would be summed from too many rows.
+    """
+    dimensions = query.dimensions()
+    cells: dict[tuple[datetime, GroupKey], list[ModelHour]] = {}
+    loads: dict[tuple[datetime, GroupKey], dict[datetime, TokenLoad]] = {}
+    excluded: list[ModelHour] = []
+    row_count = hours_with_servers = 0
+    for name in clusters:
+        manifests = ledger.manifests(name, query.period.start, query.period.end)
+        totals.add_manifests(manifests)
+        totals.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
+        for hour, models in ledger.models_of(manifests).items():
+            begin = query.row_start(hour)
+            hours_with_servers += 1
+            others: list[ModelHour] = []
+            for model in models:
+                key = tuple(
+                    name if dimension == "cluster" else getattr(model.key, dimension) for dimension in dimensions
+                )
+                if not matches_all(query.filters, dimensions, key):
+                    others.append(model)
+                    continue
+                row_count += 1
+                of_key = cells.setdefault((begin, key), [])
+                of_key.append(model)
+                if len(of_key) > _MAX_ROWS_OF_CELL:
+                    of_key[:] = condensed(of_key)
+                if model.prompt_tokens is not None:
+                    tokens = model.prompt_tokens + (model.generated_tokens or 0)
+                    of_cell = loads.setdefault((begin, key), {})
+                    load = TokenLoad(tokens, model.costs.allocated_gpu_hours)
+                    of_cell[hour] = _sum(of_cell.get(hour, TokenLoad()), load)
+            excluded = condensed([*excluded, *others])
+            if row_count > max_rows:
+                raise InvalidInputError(
+                    f"the report would be summed from more than {max_rows:,} rows. Shorten the period, select "
+                    "one cluster, or filter by business unit, namespace or model."
+                )
+    return ModelCells(cells, loads, excluded, hours_with_servers)
+
+
+def _sum(first: TokenLoad, second: TokenLoad) -> TokenLoad:
+    return TokenLoad(first.tokens + second.tokens, first.gpu_hours + second.gpu_hours)
+
+
+def _sort_rows(rows: list[ModelRow], order: Sequence[tuple[str, bool]]) -> list[ModelRow]:
+    """Sort rows by several keys, the last key first because sorting is stable; unknown names and figures come last."""
+    for name, is_descending in reversed(order):
+        keyed = [
+            (row.start if name == "start" else row.group[name] if name in row.group else row.figures[name], row)
+            for row in rows
+        ]
+        sortable = sorted(
+            (pair for pair in keyed if pair[0] is not None),
+            key=lambda pair: pair[0],  # type: ignore[arg-type, return-value]
+            reverse=is_descending,
+        )
+        rows = [row for _, row in sortable] + [row for key, row in keyed if key is None]
+    return rows
+
+
+# Top wasters: the workloads that waste most, since when they do, and which of their pods waste most.
+
+MAX_PODS = 10
+"""Pods listed for each workload."""
+_POD_PERIOD = 2 * DAY
+"""Pods are listed only if they ran within this time before the period's end."""
+DEFAULT_TOP_WASTERS, MAX_TOP_WASTERS = 20, 100
+
+
+class TopWaster(Struct, frozen=True):
+    """A workload and its waste."""
+
+    row: GroupRow
+    since: datetime | None
+    """First of the consecutive UTC days with waste that end with the last such day in the period; None if none."""
+    hour: datetime | None
+    """The newest hour with figures in the period's last two days. `pods` are from this hour."""
+    pods: tuple[Line, ...]
+    """Pods with waste in that hour, most waste first; at most ten."""
+
+
+class WasteReports:
+    """Reads the waste of workloads.
+
+    Args:
+        ledger: all hours.
+        rollups: all rollups.
+        scope: what the caller may see of them.
+        max_part_work: records after which a part of the report ends.
+    """
+
+    GROUP_BY: ClassVar = ("cluster", "business_unit", "namespace", "workload_kind", "workload")
+
+    def __init__(
+        self, ledger: PublishedHours, rollups: RollupReader, scope: Scope, *, max_part_work: int = MAX_PART_WORK
+    ) -> None:
+        self._ledger = scoped_hours(ledger, scope)
+        self._reader = CostReader(ledger, rollups, scope, max_part_work=max_part_work)
+        self._waste_days: dict[GroupKey, set[datetime]] = {}
+        self._newest_manifests: dict[str, Manifest] = {}
+
+    def read(self, query: CostQuery, clusters: Sequence[str], first_batch: int) -> PeriodCosts:
+        """Read the costs of workloads, and remember the days on which each had waste.
+
+        A part has all rows of its clusters, because the day since which there was waste needs all days.
+
+        Raises:
+            InvalidInputError: the query reads too much.
+            SourceError: rows and sums differ, for example because lines have expired.
+        """
+        key_length = len(self.GROUP_BY)
+
+        def record_waste_day(moment: datetime, cell: CellKey, costs: Costs) -> None:
+            if costs.waste_usd > 0:
+                _, _, key = cell
+                self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
+
+        try:
+            period_costs = self._reader.read(
+                query, clusters, record_waste_day, first_batch=first_batch, has_whole_clusters=True
+            )
+        except QueryTooLargeError as error:
+            raise InvalidInputError(f"{error.problem} Shorten the period, or select one business_unit.") from error
+        earliest = query.period.end - _POD_PERIOD
+        self._newest_manifests = {
+            name: manifest for name, manifest in period_costs.newest_manifests.items() if manifest.hour >= earliest
+        }
+        return period_costs
+
+    def top_wasters(self, report: CostReport) -> list[TopWaster]:
+        """Return the workloads of a page with pods that are read from the same versions of hours as their rows."""
+        lines: dict[tuple[str, str], list[Line]] = {}
+        top_wasters = []
+        for row in report.rows:
+            cluster, unit, *_ = key = tuple(row.group.values())
+            newest = self._newest_manifests.get(cluster)
+            if newest is not None and (cluster, unit) not in lines:
+                lines[cluster, unit] = self._ledger.lines_of(newest, unit)
+            pods = _top_pods(key, lines.get((cluster, unit), []))
+            since = _first_waste_day(self._waste_days.get(key, set()), report.period.start)
+            top_wasters.append(TopWaster(row, since, newest.hour if newest else None, pods))
+        return top_wasters
+
+
+def _top_pods(key: GroupKey, lines: Sequence[Line]) -> tuple[Line, ...]:
+    _, unit, namespace, kind, workload = key
+    wasting_lines = [
+        line
+        for line in lines
+        if (line.business_unit, line.namespace, line.workload_kind, line.workload) == (unit, namespace, kind, workload)
+        and line.waste_usd
+    ]
+    return tuple(sorted(wasting_lines, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MAX_PODS])
+
+
+def _first_waste_day(days: set[datetime], start: datetime) -> datetime | None:
+    """Return the first of the consecutive days that end with the last day, but not before the period's start."""
+    if not days:
+        return None
+    first = max(days)
+    while first - DAY in days:
+        first -= DAY
+    return max(first, start)
+
+
+# The report service: one method per route, over the part of the ledger that the caller may see.
 
 MAX_ROWS = 10_000
 """Most rows of reports without pages: `business_units`."""

@@ -11,15 +11,14 @@ from typing import Never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpucost.core.access import Scope
+from gpucost.core.access import FULL_ACCESS, Caller, IamCaller, Scope, scope_of_roles
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import AccessDeniedError
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
-from gpucost.core.rollups import FactKey
-from gpucost.storage.ports import PublishedHours, RollupReader
+from gpucost.core.ledger import DaySummary, FactKey, HourSummary, Manifest, Restatement
+from gpucost.storage.ports import PublishedHours, RollupReader, SettingsStore
 
 
 def scoped_hours(ledger: PublishedHours, scope: Scope, *, models_by_consumer: bool = False) -> PublishedHours:
@@ -140,3 +139,46 @@ class _ScopedRollups(Struct, frozen=True):
 def _visible_totals(totals: Totals | None, visible_costs: Costs) -> Totals | None:
     """Return visible costs as totals, without capacity; None if the hours have no figures."""
     return None if totals is None else Totals(visible_costs, None)
+
+
+# Reads what a caller may see from the settings' `access` section. Without a grant, access is denied.
+
+_HOW_TO_GET_A_ROLE = "Ask an administrator for one."
+
+
+class AccessPolicy:
+    """Maps callers to scopes, with the grants of the current settings.
+
+    Args:
+        settings_store: source of the settings document with the grants.
+    """
+
+    def __init__(self, settings_store: SettingsStore) -> None:
+        self._settings_store = settings_store
+
+    def scope_of(self, caller: Caller | None) -> Scope:
+        """Return what a caller may see.
+
+        If the settings have no `access` section, every IAM caller sees everything: the policy that allows
+        `execute-api:Invoke` is the grant. A token identifies a caller and grants nothing by itself.
+
+        Raises:
+            AccessDeniedError: the caller has no role. The message says what is missing and contains no identity.
+            SettingsMissingError: no settings yet.
+        """
+        if caller is None:
+            raise AccessDeniedError("the request has no identity. Sign it with SigV4, or send a bearer token.")
+        grants = self._settings_store.current().settings.access
+        if grants is None:
+            if isinstance(caller, IamCaller):
+                return FULL_ACCESS
+            raise AccessDeniedError(
+                "a bearer token grants no access without roles, and the settings have no access section. "
+                + _HOW_TO_GET_A_ROLE
+            )
+        scope = scope_of_roles(role for grant in grants if grant.applies_to(caller) for role in grant.roles)
+        if scope is None:
+            is_iam = isinstance(caller, IamCaller)
+            reason = "your IAM user or role has no role" if is_iam else "none of your token's claims has a role"
+            raise AccessDeniedError(f"{reason} in the settings' access section. {_HOW_TO_GET_A_ROLE}")
+        return scope

@@ -28,7 +28,7 @@ from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.exceptions import TimeoutError as HttpTimeoutError
 
 from gpucost.runtime.deadline import Deadline, run_within
-from gpucost.runtime.secret_destinations import origin_of
+from gpucost.runtime.secrets import origin_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -21,9 +21,9 @@ from gpucost.core.errors import SettingsError
 from gpucost.core.hour_record import MEASURED_SOURCES, EstimatedSource, MeasuredSource
 from gpucost.core.hours import floor_hour
 from gpucost.core.ledger import MIN_RETENTION, Retention
+from gpucost.core.metering.accelerators import GPU_RESOURCES, exported_resource
 from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, SAGEMAKER_PREFIX
 from gpucost.core.metering.nvlink_domains import MinimumJob
-from gpucost.core.metering.resource_names import GPU_RESOURCES, exported_resource
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.core.pricing.emissions import DEFAULT_PUE, Emissions
 from gpucost.settings.inference import InferenceSettings

@@ -10,8 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
-from gpucost.core.errors import SettingsError
-from gpucost.core.similar_names import did_you_mean
+from gpucost.core.errors import SettingsError, did_you_mean
 from gpucost.settings.section import MAX_SHOWN_CHARACTERS, Section
 
 Document = TypeVar("Document", bound=Section)

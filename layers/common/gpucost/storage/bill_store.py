@@ -18,9 +18,18 @@ from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
-from gpucost.storage.conditions import MISSING, Between, equals
 from gpucost.storage.ports import Table
-from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text
+from gpucost.storage.table import (
+    MISSING,
+    SCHEMA_VERSION,
+    Between,
+    Item,
+    check_schema_version,
+    equals,
+    integer,
+    key,
+    text,
+)
 
 CHANGES = "BILL#changes"
 MONTHS = "BILL#months"

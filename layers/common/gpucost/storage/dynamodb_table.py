@@ -8,19 +8,24 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import ConflictError, SourceError
-from gpucost.storage.conditions import (
+from gpucost.storage.table import (
     AllOf,
     Before,
     Between,
     Comparison,
     Condition,
+    ConditionalDelete,
+    ConditionalPut,
+    Item,
     Missing,
     MissingOr,
     Present,
     SortKeys,
     StartsWith,
+    has_not_expired,
+    key,
+    text,
 )
-from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, has_not_expired, key, text
 
 MAX_BATCH_ITEMS = 25
 """Limit of BatchWriteItem."""

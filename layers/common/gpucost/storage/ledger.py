@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from msgspec.structs import replace
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
-from gpucost.core.compact_lines import CompactLine
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
-from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
+from gpucost.core.hour_record import ClusterCharge, CompactLine, HourRecord, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR, month_of
 from gpucost.core.ledger import (
     DEFAULT_RETENTION,
@@ -44,13 +43,20 @@ from gpucost.core.ledger import (
     next_attempt,
 )
 from gpucost.storage import compressed_documents, keys
-from gpucost.storage.conditions import Between, StartsWith
-from gpucost.storage.hour_items import DocumentKind, chunk_items, hour_items, read_notes, read_summary, run_id_of
-from gpucost.storage.hour_versions import NO_RUN, HourVersions
-from gpucost.storage.line_items import IncompleteLinesError, read_compact_lines, read_line_items
-from gpucost.storage.manifests import read_manifest
+from gpucost.storage.hour_items import (
+    DocumentKind,
+    IncompleteLinesError,
+    chunk_items,
+    hour_items,
+    read_compact_lines,
+    read_line_items,
+    read_notes,
+    read_summary,
+    run_id_of,
+)
+from gpucost.storage.hour_versions import NO_RUN, HourVersions, read_manifest
 from gpucost.storage.ports import Table
-from gpucost.storage.table import Item, check_schema_version
+from gpucost.storage.table import Between, Item, StartsWith, check_schema_version
 
 if TYPE_CHECKING:
     from gpucost.core.metering.usage import Usage

@@ -15,11 +15,10 @@ from typing import Any
 from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
-from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.ledger import Limits, PoolLimit, Quota
 from gpucost.storage import compressed_documents, keys
-from gpucost.storage.conditions import Between
 from gpucost.storage.ports import Table
-from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Between, Item, check_schema_version, key, text
 
 
 class LimitsStore:

@@ -10,11 +10,9 @@ from typing_extensions import TypeVar
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import ClusterCharge, Line, ModelHour, NodeHour
-from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
-from gpucost.core.rollups import FactKey
+from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, FactKey, HourSummary, Manifest, Restatement, Retention
 from gpucost.settings import CoreSettings
-from gpucost.storage.conditions import Condition, SortKeys
-from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item
+from gpucost.storage.table import Condition, ConditionalDelete, ConditionalPut, Item, SortKeys
 
 Clock = Callable[[], datetime]
 """Returns the current time in UTC."""

@@ -19,40 +19,209 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct, field
 
+from gpucost.core.decimals import parse_decimal, parse_fraction
 from gpucost.core.errors import InvalidInputError, NotFoundError
-from gpucost.core.hours import floor_day, floor_hour, format_timestamp
+from gpucost.core.hours import floor_day, floor_hour, format_timestamp, parse_timestamp
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.pricing.price_changes import (
-    PriceChange,
-    PriceOverride,
-    changes_between,
-    drop_override,
-    new_change,
-    new_override,
-    override_change,
-)
 from gpucost.core.pricing.price_history import (
     FAR_FUTURE,
+    PriceChange,
     PriceEvent,
     PriceKey,
+    PriceOverride,
     Timeline,
     Timelines,
+    changes_between,
     clip_timelines,
+    drop_override,
     from_epoch_seconds,
     join_timelines,
     merge_response,
+    new_change,
+    new_override,
+    override_change,
     prices_of,
     timelines_of,
     to_epoch_seconds,
 )
-from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.core.pricing.prices import Price, PriceSource
-from gpucost.storage import compressed_documents, packed_items, price_items
-from gpucost.storage.conditions import PRESENT, Before, Between, StartsWith
-from gpucost.storage.packed_items import PackedDocument, retry_conflicts
+from gpucost.core.pricing.prices import InstanceShape, Price, PriceSource
+from gpucost.storage import chunked_documents, compressed_documents
+from gpucost.storage.chunked_documents import PackedDocument, retry_conflicts
 from gpucost.storage.ports import Table
-from gpucost.storage.price_items import BOOK, PENDING, SETTLED
-from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, key, text
+from gpucost.storage.table import (
+    PRESENT,
+    SCHEMA_VERSION,
+    Before,
+    Between,
+    ConditionalDelete,
+    ConditionalPut,
+    Item,
+    StartsWith,
+    check_schema_version,
+    integer,
+    key,
+    text,
+)
+
+# Writes prices, overrides, shapes and changes as compressed documents, and reads them.
+
+BOOK, PENDING, SETTLED = "PRICES", "PRICES#pending", "PRICES#settled"
+
+
+def timelines_document(timelines: Timelines, base: int = 0) -> dict[str, Any]:
+    """Return timelines as JSON types, with times relative to `base` and each time of fetching stored once."""
+    fetched = sorted({event.fetched_at for events in timelines.values() for event in events})
+    positions = {time: position for position, time in enumerate(fetched)}
+    return {
+        "fetched": fetched,
+        "prices": [
+            [dict(key.applies_to), key.unit, [_event(event, base, positions) for event in events]]
+            for key, events in sorted(timelines.items())
+        ],
+    }
+
+
+def read_timelines(document: Mapping[str, Any], base: int = 0) -> dict[PriceKey, Timeline]:
+    """Read what `timelines_document` returned."""
+    fetched = document["fetched"]
+    return {
+        PriceKey(tuple(sorted(applies_to.items())), unit): tuple(_read_event(row, base, fetched) for row in events)
+        for applies_to, unit, events in document["prices"]
+    }
+
+
+def _event(event: PriceEvent, base: int, positions: Mapping[int, int]) -> list[Any]:
+    row = [event.at - base, None if event.amount is None else str(event.amount), positions[event.fetched_at]]
+    return row if event.currency == "USD" else [*row, event.currency]
+
+
+def _read_event(row: Sequence[Any], base: int, fetched: Sequence[int]) -> PriceEvent:
+    start, amount, position, *currencies = row
+    currency = currencies[0] if currencies else "USD"
+    return PriceEvent(start + base, None if amount is None else parse_decimal(amount), currency, fetched[position])
+
+
+def overrides_document(overrides: Iterable[PriceOverride]) -> list[dict[str, Any]]:
+    """Return overrides as JSON types, in order."""
+    return [
+        {
+            "id": override.id,
+            "applies_to": dict(override.price.applies_to),
+            "unit": override.price.unit,
+            "amount": str(override.price.amount),
+            "currency": override.price.currency,
+            "from": _time_text(override.price.valid_from),
+            "to": _time_text(override.price.valid_to),
+            "set_at": _time_text(override.price.fetched_at),
+            "set_to": _time_text(override.original_valid_to),
+            "author": override.price.author,
+            "reason": override.price.reason,
+            "dropped_at": _time_text(override.dropped_at),
+            "dropped_by": override.dropped_by,
+            "drop_reason": override.drop_reason,
+        }
+        for override in overrides
+    ]
+
+
+def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[PriceOverride]:
+    """Read what `overrides_document` returned."""
+    return [
+        PriceOverride(
+            id=row["id"],
+            price=Price(
+                source="override",
+                unit=row["unit"],
+                amount=parse_decimal(row["amount"]),
+                applies_to=row["applies_to"],
+                currency=row["currency"],
+                valid_from=_read_time(row["from"]),
+                valid_to=_read_time(row["to"]),
+                fetched_at=_read_time(row["set_at"]),
+                author=row["author"],
+                reason=row["reason"],
+            ),
+            original_valid_to=_read_time(row["set_to"]),
+            dropped_at=_read_time(row["dropped_at"]),
+            dropped_by=row["dropped_by"],
+            drop_reason=row["drop_reason"],
+        )
+        for row in document
+    ]
+
+
+def shapes_document(shapes: Mapping[str, InstanceShape]) -> list[list[Any]]:
+    """Return shapes as rows of JSON types."""
+    return [
+        [
+            shape.instance_type,
+            shape.gpus if isinstance(shape.gpus, int) else str(shape.gpus),
+            shape.vcpus,
+            shape.memory_mib,
+        ]
+        for _, shape in sorted(shapes.items())
+    ]
+
+
+def read_shapes(document: Iterable[Sequence[Any]]) -> dict[str, InstanceShape]:
+    """Read what `shapes_document` returned."""
+    return {
+        row[0]: InstanceShape(row[0], gpus if isinstance(gpus := row[1], int) else parse_fraction(gpus), *row[2:])
+        for row in document
+    }
+
+
+def change_document(change: PriceChange) -> dict[str, Any]:
+    """Return a change as JSON types."""
+    return {
+        "id": change.id,
+        "source": change.source,
+        "applies_to": {name: list(options) for name, options in change.applies_to.items()},
+        "from": _time_text(change.start),
+        "to": _time_text(change.end),
+        "reason": change.reason,
+        "author": change.author,
+        "at": _time_text(change.changed_at),
+    }
+
+
+def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> PriceChange:
+    """Read what `change_document` returned."""
+    return PriceChange(
+        id=document["id"],
+        source=document["source"],
+        applies_to={name: tuple(options) for name, options in document["applies_to"].items()},
+        start=_read_time(document["from"]),
+        end=parse_timestamp(document["to"]),
+        reason=document["reason"],
+        author=document["author"],
+        changed_at=parse_timestamp(document["at"]),
+        settled_at=settled_at,
+    )
+
+
+def change_put(change: PriceChange) -> ConditionalPut:
+    """Return the write of a pending change. The same change is the same item."""
+    data = b"".join(compressed_documents.pack(change_document(change)))
+    return {**key(PENDING, change.id), "v": {"N": str(SCHEMA_VERSION)}, "b": {"B": data}}, None
+
+
+def read_change_item(item: Item) -> PriceChange:
+    """Read a change from its item, settled or pending."""
+    check_schema_version(item)
+    settled_at = from_epoch_seconds(integer(item, "t")) if "t" in item else None
+    return compressed_documents.unpack([item], lambda document: read_change(document, settled_at))
+
+
+def _time_text(time: datetime | None) -> str | None:
+    return None if time is None else format_timestamp(time)
+
+
+def _read_time(text: str | None) -> datetime | None:
+    return None if text is None else parse_timestamp(text)
+
+
+# Stores the price book, so that an hour is priced with two small queries.
 
 MAX_PERIOD = timedelta(days=35)
 """Longest period that one read covers."""
@@ -191,17 +360,17 @@ class SpotDays:
     def _write(
         self, batch: _Batch, generation: int, stored: Mapping[int, StoredSpotDay], changes: Iterable[PriceChange]
     ) -> None:
-        puts: list[ConditionalPut] = packed_items.replacing_puts(price_items.BOOK, "spot", [b"0"], generation)
+        puts: list[ConditionalPut] = chunked_documents.replacing_puts(BOOK, "spot", [b"0"], generation)
         deletes: list[ConditionalDelete] = []
         for start, chunks in batch.days.items():
             expires_at = start + int(RETENTION.total_seconds())
-            items = packed_items.chunk_items(PARTITION, _day_name(start), chunks, generation + 1, expires_at)
+            items = chunked_documents.chunk_items(PARTITION, _day_name(start), chunks, generation + 1, expires_at)
             puts += [(item, None) for item in items]
             surplus = range(len(chunks), stored[start].chunks if start in stored else 0)
             deletes += [
-                (key(PARTITION, packed_items.chunk_sort_key(_day_name(start), number)), None) for number in surplus
+                (key(PARTITION, chunked_documents.chunk_sort_key(_day_name(start), number)), None) for number in surplus
             ]
-        self._table.transact([*puts, *map(price_items.change_put, changes)], deletes)
+        self._table.transact([*puts, *map(change_put, changes)], deletes)
 
 
 def _batches(
@@ -213,7 +382,7 @@ def _batches(
         of_day = clip_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY_SECONDS)
         if not of_day or (start in stored and stored[start].timelines == of_day):
             continue
-        document = price_items.timelines_document(of_day, start)
+        document = timelines_document(of_day, start)
         batch = _Batch({start: compressed_documents.pack(document, chunk_bytes)})
         if batches and batches[-1].fits(batch):
             batches[-1].days |= batch.days
@@ -229,7 +398,7 @@ def _days(items: Iterable[Item]) -> list[StoredSpotDay]:
     days = []
     for name, document in documents.items():
         start = to_epoch_seconds(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC))
-        timelines = price_items.read_timelines(document.read(None), start)
+        timelines = read_timelines(document.read(None), start)
         days.append(StoredSpotDay(start, timelines, len(document.chunks)))
     return days
 
@@ -276,12 +445,12 @@ class PriceStore:
             prices = list(prices_of("on-demand", _timelines(documents["on-demand"]), first, last))
             prices += [
                 override.price
-                for override in price_items.read_overrides(documents["override"].read([]))
+                for override in read_overrides(documents["override"].read([]))
                 if _overlaps(override.price, start, end)
             ]
             if documents["spot"].generation and (sources is None or "spot" in sources):
                 prices += prices_of("spot", join_days(self._spot.read(first, last)), first, last)
-            return PricesInForce(prices, price_items.read_shapes(documents["shapes"].read([])))
+            return PricesInForce(prices, read_shapes(documents["shapes"].read([])))
 
         return retry_conflicts(read)
 
@@ -294,7 +463,7 @@ class PriceStore:
 
     def overrides(self) -> list[PriceOverride]:
         """Return all prices that were ever set by hand, dropped ones included, in the order in which they were set."""
-        return price_items.read_overrides(self._documents()["override"].read([]))
+        return read_overrides(self._documents()["override"].read([]))
 
     def merge_prices(
         self,
@@ -341,7 +510,7 @@ class PriceStore:
             changes = changes_between(
                 "on-demand", old, new, IntervalMs(-FAR_FUTURE, to_epoch_seconds(rated_until)), now
             )
-            return self._write("on-demand", document, price_items.timelines_document(new), changes, count)
+            return self._write("on-demand", document, timelines_document(new), changes, count)
 
         return retry_conflicts(replace_on_demand)
 
@@ -350,7 +519,7 @@ class PriceStore:
 
         def write() -> PriceUpdate:
             document = self._documents()["shapes"]
-            old = price_items.read_shapes(document.read([]))
+            old = read_shapes(document.read([]))
             new = [shape for shape in shapes if old.get(shape.instance_type) != shape]
             changes = []
             if new:
@@ -358,7 +527,7 @@ class PriceStore:
                 reason = f"{len(new)} shape{'s' if len(new) > 1 else ''} of instance types new or changed"
                 changes = [new_change("shapes", keys, (None, rated_until), reason=reason, author="prices", at=now)]
             all_shapes = {**old, **{shape.instance_type: shape for shape in new}}
-            return self._write("shapes", document, price_items.shapes_document(all_shapes), changes, len(new))
+            return self._write("shapes", document, shapes_document(all_shapes), changes, len(new))
 
         return retry_conflicts(write)
 
@@ -412,9 +581,7 @@ class PriceStore:
         """
         first, last = format_timestamp(start), format_timestamp(end + timedelta(microseconds=999_999))
         changes = [
-            price_items.read_change_item(item)
-            for pk in (SETTLED, PENDING)
-            for item in self._table.query(pk, Between(first, last))
+            read_change_item(item) for pk in (SETTLED, PENDING) for item in self._table.query(pk, Between(first, last))
         ]
         return sorted(changes, key=lambda change: change.id)
 
@@ -424,7 +591,7 @@ class PriceStore:
         An attribution that was running when a change was made may have read the book before it. So an hour published up
         to the attribute function's time-out later may still have the old prices.
         """
-        return [price_items.read_change_item(item) for item in self._table.query(PENDING, limit=limit)]
+        return [read_change_item(item) for item in self._table.query(PENDING, limit=limit)]
 
     def settle(self, change_id: str, *, now: datetime) -> None:
         """Mark a change as settled, because its hours were rated again. Settling twice is harmless.
@@ -454,12 +621,12 @@ class PriceStore:
     ) -> PriceOverride:
         def write() -> PriceOverride:
             document = self._documents()["override"]
-            overrides = price_items.read_overrides(document.read([]))
+            overrides = read_overrides(document.read([]))
             before = list(overrides)
             override, change = edit(overrides)
             if overrides != before:
                 changes = [change] if change else []
-                self._write("override", document, price_items.overrides_document(overrides), changes, 1)
+                self._write("override", document, overrides_document(overrides), changes, 1)
             return override
 
         return retry_conflicts(write)
@@ -472,12 +639,9 @@ class PriceStore:
             return PriceUpdate(0, ())
         chunks = compressed_documents.pack(content, self._chunk_bytes)
         self._table.transact(
+            [*chunked_documents.replacing_puts(BOOK, name, chunks, document.generation), *map(change_put, changes)],
             [
-                *packed_items.replacing_puts(BOOK, name, chunks, document.generation),
-                *map(price_items.change_put, changes),
-            ],
-            [
-                (key(BOOK, packed_items.chunk_sort_key(name, number)), None)
+                (key(BOOK, chunked_documents.chunk_sort_key(name, number)), None)
                 for number in range(len(chunks), len(document.chunks))
             ],
         )
@@ -495,7 +659,7 @@ class PriceStore:
 
 
 def _timelines(document: PackedDocument) -> dict[PriceKey, Timeline]:
-    return price_items.read_timelines(document.read({"fetched": [], "prices": []}))
+    return read_timelines(document.read({"fetched": [], "prices": []}))
 
 
 def _overlaps(price: Price, start: datetime, end: datetime) -> bool:

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.settings import CoreSettings, SettingsModel
 from gpucost.settings.documents import ReadDocument, parse_document, read_document, yaml_to_json
-from gpucost.storage.conditions import MISSING, Before
 from gpucost.storage.ports import ClusterDeparture, StoredSettings, Table
-from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text
+from gpucost.storage.table import MISSING, SCHEMA_VERSION, Before, Item, check_schema_version, integer, key, text
 
 PARTITION = "SETTINGS"
 CACHE_TIME = timedelta(minutes=1)

@@ -18,19 +18,24 @@ import msgspec
 
 from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, SourceError
-from gpucost.storage.conditions import (
+from gpucost.storage.table import (
     AllOf,
     Before,
     Between,
     Comparison,
     Condition,
+    ConditionalDelete,
+    ConditionalPut,
+    Item,
     Missing,
     MissingOr,
     Present,
     SortKeys,
     StartsWith,
+    has_not_expired,
+    integer,
+    text,
 )
-from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, has_not_expired, integer, text
 
 FILE = "ledger.sqlite"
 FORMAT_VERSION = 1

@@ -1,11 +1,88 @@
-"""Items of the ledger's table: their keys, attributes and schema versions."""
+"""Items of the ledger's table: their keys, attributes and schema versions, and conditions of writes and queries."""
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from gpucost.core.errors import IntegrityError, SourceError
-from gpucost.storage.conditions import Condition
+
+# Conditions of the ledger's table: on the stored item for a write, and on the sort keys of a query.
+#
+# `storage/dynamodb_table.py` renders them as DynamoDB's expressions; `storage/sqlite_table.py` checks them itself.
+
+
+class Missing(Struct, frozen=True):
+    """No item has the key."""
+
+
+class Present(Struct, frozen=True):
+    """An item has the key."""
+
+
+class Comparison(Struct, frozen=True):
+    """An attribute of the stored item, compared with a string or an integer.
+
+    As in DynamoDB, a missing attribute, or one of another type, differs from every value and is neither smaller nor
+    larger.
+    """
+
+    attribute: str
+    operator: Literal["=", "<>", "<", "<="]
+    operand: str | int
+
+    @property
+    def attribute_value(self) -> dict[str, str]:
+        """The operand as DynamoDB's API writes it."""
+        return {"S": self.operand} if isinstance(self.operand, str) else {"N": str(self.operand)}
+
+
+class AllOf(Struct, frozen=True):
+    """Every comparison holds."""
+
+    comparisons: tuple[Comparison, ...]
+
+
+class MissingOr(Struct, frozen=True):
+    """No item has the key, or the comparison holds."""
+
+    comparison: Comparison
+
+
+Condition = Missing | Present | Comparison | AllOf | MissingOr
+MISSING = Missing()
+PRESENT = Present()
+
+
+def equals(attribute: str, operand: str | int) -> Comparison:
+    """The attribute has this value."""
+    return Comparison(attribute, "=", operand)
+
+
+class Between(Struct, frozen=True):
+    """Sort keys from `first` to `last`, both included."""
+
+    first: str
+    last: str
+
+
+class StartsWith(Struct, frozen=True):
+    """Sort keys with a prefix."""
+
+    prefix: str
+
+
+class Before(Struct, frozen=True):
+    """Sort keys smaller than `sort_key`."""
+
+    sort_key: str
+
+
+SortKeys = Between | StartsWith | Before
+
+
+# Items of the ledger's table: their keys, attributes and schema versions.
 
 SCHEMA_VERSION = 1
 """Schema version of an item, in its attribute `v`. Kinds of items that have a newer one define it themselves."""

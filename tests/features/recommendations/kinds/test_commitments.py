@@ -14,8 +14,8 @@ from gpucost.core.hour_record import HourRecord
 from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.features.recommendations.history import ReservedPrice
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.price_lists import built_in_list_prices, reserved_prices
 from gpucost.features.recommendations.review import review_cluster
+from gpucost.features.recommendations.review_service import built_in_list_prices, reserved_prices
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of

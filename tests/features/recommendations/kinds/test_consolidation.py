@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.features.recommendations.fewer_nodes import fewer_nodes_phrase
 from gpucost.features.recommendations.kinds.consolidate import pack_nodes
 from gpucost.features.recommendations.model import RecommendationContent
+from gpucost.features.recommendations.pools import fewer_nodes_phrase
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpucost.features.recommendations.forecast import backtest, expected_sum, forecast
+from gpucost.features.recommendations.forecasts import backtest, expected_sum, forecast
 from tests.spend_series import DAY, KINDS, SHAPES, START, WEEK, Series, growth, launch, weekly
 
 TRIES = 10

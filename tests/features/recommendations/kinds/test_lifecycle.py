@@ -9,13 +9,13 @@ import pytest
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.features.recommendations.lifecycle import dismiss, reopen, update_recommendations
+from gpucost.features.recommendations.measuring import SubjectHour
 from gpucost.features.recommendations.model import (
     Recommendation,
     RecommendationContent,
     RecommendationSubject,
     recommendation_id,
 )
-from gpucost.features.recommendations.subject_hours import SubjectHour
 from tests.features.recommendations.sample_recommendations import content
 from tests.features.recommendations.simulated_fleet import START
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.metering.gpu_models import memory_gb, profile_share
-from gpucost.features.recommendations.mig_layouts import (
+from gpucost.features.recommendations.kinds.mig_slice import (
     MigPlan,
     fitting_profile,
     geometries,

@@ -10,8 +10,8 @@ import pytest
 
 from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.history import LookBack, PodWait
+from gpucost.features.recommendations.lifecycle import offered
 from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationSubject
-from gpucost.features.recommendations.plan import offered
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.routes import recommendation_totals
 from gpucost_devstack.fleet.demo import fleet as demo

@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.features.recommendations.kinds import KindName
 from gpucost.features.recommendations.lifecycle import measured_saving
-from gpucost.features.recommendations.subject_hours import SubjectHour
+from gpucost.features.recommendations.measuring import SubjectHour
 from tests.features.recommendations.sample_recommendations import content
 
 CHANGED = 336

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.rollups import FactKey, sum_lines
+from gpucost.core.ledger import FactKey, sum_lines
 from gpucost.features.recommendations.what_if import MoveToSlices, SliceMoveOutcome, calculate_move
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount

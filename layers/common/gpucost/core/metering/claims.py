@@ -11,11 +11,10 @@ from gpucost.core.hour_record import UTILIZATION_SOURCES
 from gpucost.core.intervals import IntervalMs, enclosing_interval
 from gpucost.core.metering.capacity import AdvertisedGpus, present_by_piece
 from gpucost.core.metering.device_use import DeviceHour
-from gpucost.core.metering.gpu_models import profile_share
+from gpucost.core.metering.gpu_models import Partition, claimable_share, partition_of, profile_share
 from gpucost.core.metering.gpu_shares import FRACTION, GpuNode, GpuShare
 from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.kubernetes_labels import ADMIN_ACCESS_LABEL
-from gpucost.core.metering.mig_partitions import Partition, claimable_share, partition_of
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import ClaimedDevice, DeviceSeries
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX

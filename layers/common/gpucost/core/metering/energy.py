@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, Scrapes, overlapping, union
 from gpucost.core.metering.capacity import DisputedHolding, present_by_piece
-from gpucost.core.metering.device_assignment import (
+from gpucost.core.metering.device_use import (
     DeviceAssignments,
+    DeviceHour,
     devices_expected,
     is_shared_resource,
     labeled_pods_of_holding,
     replicas_held,
 )
-from gpucost.core.metering.device_use import DeviceHour
 from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import EnergySeries, ScrapeTarget

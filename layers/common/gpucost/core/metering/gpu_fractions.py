@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from gpucost.core.intervals import IntervalMs, enclosing_interval, overlapping, union
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, present_by_piece
-from gpucost.core.metering.device_assignment import GpusOfPod, uuids_of_fractions
-from gpucost.core.metering.device_use import DeviceHour
+from gpucost.core.metering.device_use import DeviceHour, GpusOfPod, uuids_of_fractions
 from gpucost.core.metering.fraction_schedulers import FRACTION_RESOURCES, FRACTION_SCHEDULERS, HAMI
 from gpucost.core.metering.gpu_shares import FRACTION, GPU, GpuNode, GpuShare
 from gpucost.core.metering.observations import ContainerRequest, GpuFraction, GpuLimits, Observation, PodObservation

@@ -23,17 +23,24 @@ from gpucost.core.metering.claims import (
     share_claimed_devices,
     without_admin_access,
 )
-from gpucost.core.metering.container_use import devices_of_containers, pods_measured_by_container
-from gpucost.core.metering.device_assignment import DeviceAssignments, GpusOfPod, assign_devices, scale_mig_shares
-from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours, group_by_device
-from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
-from gpucost.core.metering.exporter_conflicts import (
+from gpucost.core.metering.contradictions import (
     contradiction_notes,
     contradictory_devices,
     exclude_suspect_devices,
     nodes_with_surplus_devices,
     surplus_assigned_devices,
 )
+from gpucost.core.metering.device_use import (
+    DeviceAssignments,
+    DeviceHour,
+    DeviceKey,
+    GpusOfPod,
+    assign_devices,
+    device_hours,
+    group_by_device,
+    scale_mig_shares,
+)
+from gpucost.core.metering.energy import attribute_energy, gpu_energies, times_of_unknown_holders
 from gpucost.core.metering.fraction_schedulers import SCHEDULER_NAMES
 from gpucost.core.metering.gpu_fractions import gpus_of_groups, limit_to_gpus, nodes_with_vgpus
 from gpucost.core.metering.holdings import HeldGpus, NodeKey, end_at_last_labels, read_holdings
@@ -58,7 +65,12 @@ from gpucost.core.metering.served_tokens import served_tokens
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.unexplained import UNKNOWN_PREFIX, relevant_things, unexplained_notes
 from gpucost.core.metering.usage import Energy, Holding, NodeEnergy, NodeUsage, PodUsage, Usage
-from gpucost.core.metering.utilization import UtilizationResolver, unlabeled_pods_notes
+from gpucost.core.metering.utilization import (
+    UtilizationResolver,
+    devices_of_containers,
+    pods_measured_by_container,
+    unlabeled_pods_notes,
+)
 
 MAX_BRIDGED_GAP_MS = 300_000
 """Free GPUs count as unallocated during gaps up to this long (Prometheus' look-back), otherwise as unobserved."""

@@ -20,10 +20,16 @@ from msgspec.structs import replace
 
 from gpucost.core.amounts import split
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.metering.inference_servers import CounterKind, ServedTokens
+from gpucost.core.metering.inference_servers import (
+    MAX_LENGTH,
+    MAX_NAMES_OF_POD,
+    OTHERS,
+    CounterKind,
+    ServedTokens,
+    bounded_names,
+)
 from gpucost.core.metering.observations import LOOK_AROUND_MS, CounterSeries, ServerCounters
 from gpucost.core.metering.usage import Holding
-from gpucost.core.model_names import MAX_LENGTH, MAX_NAMES_OF_POD, OTHERS, bounded_names
 
 MAX_EDGE_GAP_MS = 300_000
 """How old a counter's value may be at an edge of the hour: Prometheus' look-back, as in the query of increases."""

@@ -8,10 +8,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
+from gpucost.core.metering.accelerators import may_name_gpus
 from gpucost.core.metering.holdings import NodeKey
 from gpucost.core.metering.nodes import NodeLifecycle, is_gpu_node
 from gpucost.core.metering.observations import Unexplained
-from gpucost.core.metering.resource_names import may_name_gpus
 
 UNKNOWN_PREFIX = "unknown: "
 """The prefix of notes about what is not understood."""

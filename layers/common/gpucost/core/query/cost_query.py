@@ -1,7 +1,10 @@
 """The query of `/v1/costs` as a value; equal values are the same query."""
 
+import hashlib
 import json
-from collections.abc import Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -10,10 +13,9 @@ from msgspec import Struct
 from gpucost.core.amounts import Costs, Idle
 from gpucost.core.errors import ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.query.dimensions import LINE_DIMENSIONS
-from gpucost.core.query.filters import Filter, filters_as_lists
+from gpucost.core.ledger import DAY
+from gpucost.core.query.dimensions import LINE_DIMENSIONS, Filter, filters_as_lists
 from gpucost.core.query.periods import Granularity, Period, row_end, row_start
-from gpucost.core.rollups import DAY
 
 IdlePolicy = Literal["hidden", "separate", "shared-by-allocation", "shared-evenly"]
 """How a query reports idle cost."""
@@ -120,3 +122,70 @@ def parse_sort(
             raise ParameterError("sort", f"{name!r} is named twice; name it once")
         order.append((name, part.startswith("-")))
     return tuple(order)
+
+
+# Cursors for pages of one response; a cursor is valid only for the same query on the same figures.
+#
+# A cursor has the offset of the next page and a digest of the query, the caller's scope, the versions of the summed
+# hours and the offset. It grants no access: the next page is computed again, with the scope of its caller.
+
+_MAX_CURSOR_LENGTH = 200
+_DIGEST_LENGTH = 32
+
+
+def etag_of_query(query: str, versions: Iterable[str]) -> str:
+    """Return the digest of a query and of the versions of the hours that it sums."""
+    digest = hashlib.sha256(query.encode())
+    for version in sorted(versions):
+        digest.update(b"\n" + version.encode())
+    return digest.hexdigest()
+
+
+def write_cursor(offset: int, etag: str) -> str:
+    """Return the cursor for the page that starts at an offset (in rows) of a response."""
+    return _encode(offset, _digest(offset, etag))
+
+
+def check_cursor(cursor: str | None) -> int:
+    """Return the offset that a cursor names, before any data is read that shows whether it is of this query.
+
+    Raises:
+        ParameterError: no response returned this cursor.
+    """
+    return 0 if cursor is None else _decode(cursor)[0]
+
+
+def read_cursor(cursor: str | None, etag: str) -> int:
+    """Return the offset of a cursor; 0 without one.
+
+    Raises:
+        ParameterError: the cursor is malformed or of another query, or figures have changed since.
+    """
+    if cursor is None:
+        return 0
+    offset, digest = _decode(cursor)
+    if digest != _digest(offset, etag):
+        raise ParameterError(
+            "cursor", "is of another query, or figures of the period have changed since; start again without cursor"
+        )
+    return offset
+
+
+def _decode(cursor: str) -> tuple[int, str]:
+    decoded: object = None
+    if len(cursor) <= _MAX_CURSOR_LENGTH and cursor.isascii():
+        with suppress(ValueError, RecursionError):
+            decoded = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    match decoded:
+        # Several texts decode to the same bytes in Base64; only the one that was returned is valid.
+        case [int(offset), str(digest)] if offset > 0 and _encode(offset, digest) == cursor:
+            return offset, digest
+    raise ParameterError("cursor", "is invalid; pass the cursor of a previous response unchanged")
+
+
+def _encode(offset: int, digest: str) -> str:
+    return urlsafe_b64encode(json.dumps([offset, digest]).encode()).decode().rstrip("=")
+
+
+def _digest(offset: int, etag: str) -> str:
+    return hashlib.sha256(f"{offset}\n{etag}".encode()).hexdigest()[:_DIGEST_LENGTH]

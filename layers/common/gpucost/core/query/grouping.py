@@ -19,8 +19,7 @@ from typing import Literal, NamedTuple, TypeVar
 from gpucost.core.amounts import CapacityCosts, Costs, Idle, split_each, to_decimal
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
-from gpucost.core.query.dimensions import GroupKey
-from gpucost.core.query.filters import matches_all
+from gpucost.core.query.dimensions import GroupKey, matches_all
 
 RowKind = Literal["held", "idle"]
 

@@ -14,8 +14,7 @@ from pydantic import TypeAdapter
 from gpucost.core.errors import ConflictError, IntegrityError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.delivery import Delivery
-from gpucost.features.alerting.findings import FLEET_SCOPE, Severity, Subject
-from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
+from gpucost.features.alerting.evaluation import HourlyRuleEvaluator, ScheduledRuleEvaluator
 from gpucost.features.alerting.model import (
     Alert,
     AlertGroup,
@@ -26,11 +25,11 @@ from gpucost.features.alerting.model import (
 )
 from gpucost.features.alerting.muting import Muting, current_muting
 from gpucost.features.alerting.ports import AlertStateStore, MakeNotifiers, Notifier, RuleInputs, ScopeStates
+from gpucost.features.alerting.rule_kinds.base import FLEET_SCOPE, Severity, Subject
 from gpucost.features.alerting.rule_kinds.external import ExternalRule
-from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER, MAX_NOTE_LENGTH, ScopeUpdate
 from gpucost.features.alerting.settings import SettingsDocument, alert_scopes, rules_of_scope
-from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
+from gpucost.features.alerting.storage import AlertHistory, SilenceStore
 from gpucost.runtime.messages import AlertTick, ExternalAlert, ExternalAlerts, HourPublished, NotificationSetAside
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings

@@ -21,8 +21,7 @@ from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import format_timestamp
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
 from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
-from gpucost.features.alerting.ports import AlertStateStore, Notifier
-from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.ports import AlertStateStore, Notifier, RefusedMessageError
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from gpucost.core.hours import format_timestamp
-from gpucost.features.alerting.findings import Severity, Subject, WastefulWorkload
 from gpucost.features.alerting.rule_kinds import RuleKind
+from gpucost.features.alerting.rule_kinds.base import Severity, Subject, WastefulWorkload
 
 AlertPhase = Literal["inactive", "pending", "firing"]
 NotificationEvent = Literal["firing", "resolved", "repeat", "digest"]

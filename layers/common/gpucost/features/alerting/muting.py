@@ -8,10 +8,9 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry
 from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
-from gpucost.features.alerting.rule_kinds.base import Rule
+from gpucost.features.alerting.rule_kinds.base import Rule, Subject
 from gpucost.features.alerting.settings import AlertSettings, SettingsDocument
 from gpucost.runtime.observability import logger
 

@@ -6,11 +6,10 @@ from datetime import timedelta
 from urllib.parse import quote, urlencode
 
 from gpucost.core.hours import HOUR, HOURS_PER_MONTH, format_timestamp
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.formatting import FigureFormatter, currency_amount_text, format_money, matching_exactly
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.rule_kinds import KINDS_BY_NAME
-from gpucost.features.alerting.rule_kinds.base import AlertKind
+from gpucost.features.alerting.rule_kinds.base import AlertKind, Subject
 
 MAX_NAME_LENGTH = 200
 MAX_WORKLOAD_NAME_LENGTH = 60

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.ports import Notifier, ReadSavings
     from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.settings import SettingsDocument
-    from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-    from gpucost.features.alerting.storage.spend import DynamoSpendStore
-    from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+    from gpucost.features.alerting.storage import AlertHistory, DynamoAlertStateStore, DynamoSpendStore, SilenceStore
 
 
 class AlertingParts(SharedParts):
@@ -29,28 +27,28 @@ class AlertingParts(SharedParts):
     @cached_property
     def alert_states(self) -> "DynamoAlertStateStore":
         """States of alerts."""
-        from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+        from gpucost.features.alerting.storage import DynamoAlertStateStore
 
         return DynamoAlertStateStore(self.table)
 
     @cached_property
     def alert_history(self) -> "AlertHistory":
         """The history of notifications."""
-        from gpucost.features.alerting.storage.notification_history import AlertHistory
+        from gpucost.features.alerting.storage import AlertHistory
 
         return AlertHistory(self.table)
 
     @cached_property
     def silences(self) -> "SilenceStore":
         """Silences of alerts."""
-        from gpucost.features.alerting.storage.notification_history import SilenceStore
+        from gpucost.features.alerting.storage import SilenceStore
 
         return SilenceStore(self.table)
 
     @cached_property
     def alert_spend(self) -> "DynamoSpendStore":
         """Spend by month and day, as alert rules on spend compare it."""
-        from gpucost.features.alerting.storage.spend import DynamoSpendStore
+        from gpucost.features.alerting.storage import DynamoSpendStore
 
         return DynamoSpendStore(self.table)
 
@@ -71,9 +69,9 @@ class AlertingParts(SharedParts):
     def alert_service(self) -> "AlertService":
         """For `functions/alert`."""
         from gpucost.features.alerting.alert_service import AlertService
-        from gpucost.features.alerting.hourly_evaluation import estimates_check
+        from gpucost.features.alerting.evaluation import estimates_check
         from gpucost.features.alerting.ports import RuleInputs
-        from gpucost.runtime.messaging import count_waiting_messages
+        from gpucost.runtime.messages import count_waiting_messages
         from gpucost.storage.price_book import last_spot_fetch
 
         env = self.environment

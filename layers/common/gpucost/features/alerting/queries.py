@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.findings import Subject
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertStateStore
+from gpucost.features.alerting.rule_kinds.base import Subject
 from gpucost.features.alerting.settings import SettingsDocument, alert_scopes
-from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
+from gpucost.features.alerting.storage import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
 MAX_HISTORY_PERIOD = timedelta(days=100)

@@ -14,12 +14,10 @@ from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp, hours_between
-from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, Manifest, Retention
-from gpucost.core.rollups import FactKey, costs_by_unit, sum_day
-from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
+from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, FactKey, Manifest, Retention, costs_by_unit, sum_day
+from gpucost.features.alerting.evaluation import HourlyRuleEvaluator, ScheduledRuleEvaluator
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs, ScopeStates
-from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.features.alerting.tick_figures import pricing_fingerprint

@@ -7,13 +7,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gpucost.core.query.periods import Period
-from gpucost.features.alerting.findings import Severity, Subject
 from gpucost.features.alerting.model import Notification, NotificationEvent
 from gpucost.features.alerting.month_budgets import BudgetStatus, MonthBudgets
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.notification_text import summary
 from gpucost.features.alerting.queries import ListedAlert
 from gpucost.features.alerting.rule_kinds import RuleKind
+from gpucost.features.alerting.rule_kinds.base import Severity, Subject
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
 
 

@@ -7,9 +7,14 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
-from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, FLEET_SCOPE
 from gpucost.features.alerting.rule_kinds import RULES, AlertRule
-from gpucost.features.alerting.rule_kinds.base import QuietHoursSettings, Rule, TimeZoneName
+from gpucost.features.alerting.rule_kinds.base import (
+    CROSS_CLUSTER_WASTE_SCOPE,
+    FLEET_SCOPE,
+    QuietHoursSettings,
+    Rule,
+    TimeZoneName,
+)
 from gpucost.features.alerting.rule_kinds.external import ExternalRule
 from gpucost.settings import CoreSettings
 from gpucost.settings.section import Address, SecretName, Section, Slug, duplicates, matching_pattern

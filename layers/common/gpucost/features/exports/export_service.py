@@ -24,12 +24,18 @@ from gpucost.core.errors import (
 )
 from gpucost.core.hour_record import HourRecord, ModelHour
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.ledger import HourSummary
-from gpucost.core.rollups import DAY
-from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
-from gpucost.features.exports.focus import focus_rows
-from gpucost.features.exports.inference_table import inference_rows
-from gpucost.features.exports.ports import ExportBucket, ExportWriter, HourRows
+from gpucost.core.ledger import DAY, HourSummary
+from gpucost.features.exports.exported_days import (
+    ExportBucket,
+    ExportedDay,
+    ExportWriter,
+    HourRows,
+    day_status,
+    due_days,
+    fingerprint,
+    object_key,
+)
+from gpucost.features.exports.focus import focus_rows, inference_rows
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.runtime.observability import logger

@@ -1,15 +1,18 @@
-"""Exported days: their record, their object keys, and which days are due to be exported."""
+"""Exported days: their record, object keys and files, and which days are due to be exported."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from gpucost.core.hours import floor_day, hours_between
-from gpucost.core.ledger import Manifest
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY, Manifest
+from gpucost.features.exports.focus import Row
 
 EXPORT_FORMAT = 3
 """Increased with every change of the columns of a table or their meaning. Days of older formats are exported again."""
@@ -96,3 +99,55 @@ def due_days(exported: Mapping[datetime, ExportedDay], manifests: Sequence[Manif
         for day in sorted(days, reverse=True)
         if day < floor_day(now) and (day not in exported or exported[day].fingerprint != fingerprint(days[day]))
     ]
+
+
+# The files of an exported day, and what writes them.
+
+
+class HourRows(NamedTuple):
+    """The rows of one hour."""
+
+    costs: Iterable[Row]
+    """FOCUS rows."""
+    models: Iterable[Row] = ()
+    """Of the table `inference`."""
+
+
+class WrittenFiles(Struct, frozen=True):
+    """Local files of one day."""
+
+    parquet_path: Path
+    csv_path: Path
+    inference_path: Path
+    row_count: int
+    inference_row_count: int
+
+
+ExportWriter = Callable[[Iterable[HourRows], Path], WrittenFiles]
+"""Writes a day's FOCUS rows as Parquet and CSV, and its costs by model as Parquet, into an empty folder.
+
+It reads hour by hour, with one hour in memory at a time.
+
+Raises `SourceError` if the files could not be written.
+"""
+
+
+class ExportBucket(Protocol):
+    """Stores the files. `S3Bucket`, and `ExportFolder` of `gpucost serve`, implement it."""
+
+    def etag(self, key: str) -> str | None:
+        """Return what identifies a file's content; None if there is no file."""
+        ...
+
+    def put(self, key: str, path: Path, *, if_match: str | None) -> None:
+        """Store a file if the stored one still has the ETag `if_match`; None means that there is none.
+
+        Raises:
+            ConflictError: the stored file was changed in the meantime.
+            SourceError: it could not be stored.
+        """
+        ...
+
+    def url(self, key: str, *, name: str, seconds: int) -> str:
+        """Return an address from which the file can be read for some seconds."""
+        ...

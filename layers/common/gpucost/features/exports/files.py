@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.features.exports.focus_columns import COLUMNS, ColumnType, ColumnTypes, ColumnValue, Row
-from gpucost.features.exports.inference_table import INFERENCE_COLUMNS
-from gpucost.features.exports.ports import HourRows, WrittenFiles
+from gpucost.features.exports.exported_days import HourRows, WrittenFiles
+from gpucost.features.exports.focus import COLUMNS, INFERENCE_COLUMNS, ColumnType, ColumnTypes, ColumnValue, Row
 from gpucost.runtime.json_text import CSV_FORMULA_STARTS
 
 MEMORY_LIMIT = "1GB"
@@ -23,7 +22,7 @@ _FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in CSV_FORMULA_STA
 
 
 class DuckDbFiles:
-    """Writes the files of a day. Implements `ports.ExportWriter`."""
+    """Writes the files of a day. Implements `exported_days.ExportWriter`."""
 
     def __call__(self, hours: Iterable[HourRows], folder: Path) -> WrittenFiles:
         """Write a day's rows with the columns in the order of their types. Amounts are exact.

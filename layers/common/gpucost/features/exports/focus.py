@@ -12,14 +12,75 @@ the choice of values.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
-from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
-from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, ModelHour, NodeHour
+from gpucost.core.amounts import CapacityCosts, Costs, quantize, to_decimal
+from gpucost.core.costs_by_model import ModelSum, TokenWeights
+from gpucost.core.hour_record import (
+    LINE_FIELDS,
+    UNKNOWN_IF_EMPTY,
+    ClusterCharge,
+    HourRecord,
+    Line,
+    ModelHour,
+    ModelKey,
+    NodeHour,
+)
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.features.exports.focus_columns import COLUMN_OF_LINE_AMOUNT, Row
+
+# Columns of the export: those of FOCUS 1.3 (Cost and Usage dataset) and custom ones, which start with `x_`.
+#
+# docs/how-to/exports.md describes each column.
+
+ColumnType = Literal["text", "amount", "whole", "time"]
+"""`amount` is DECIMAL(38,12), `time` a UTC timestamp."""
+ColumnTypes = Mapping[str, ColumnType]
+"""By name, in the order of the columns."""
+ColumnValue = str | Decimal | int | datetime | None
+Row = dict[str, ColumnValue]
+"""A missing column is null."""
+
+
+def column_types(*, text: str, amounts: str, whole: str, times: str) -> ColumnTypes:
+    """Return the type of each column by name, from the names of each type; FOCUS columns first, then custom ones."""
+    types: dict[str, ColumnType] = {}
+    types |= dict.fromkeys(text.split(), "text")
+    types |= dict.fromkeys(amounts.split(), "amount")
+    types |= dict.fromkeys(whole.split(), "whole")
+    types |= dict.fromkeys(times.split(), "time")
+    return dict(sorted(types.items()))
+
+
+COLUMN_OF_LINE_AMOUNT = {name: field.column for name, field in LINE_FIELDS.items() if field.column}
+"""By name of the line's field."""
+COLUMNS = column_types(
+    text="""
+AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
+BillingAccountId BillingAccountName BillingCurrency CapacityReservationId CapacityReservationStatus ChargeCategory
+ChargeClass ChargeDescription ChargeFrequency CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
+CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedUnit HostProviderName InvoiceId
+InvoiceIssuerName PricingUnit ProviderName PublisherName RegionId RegionName ResourceId ResourceName ResourceType
+ServiceCategory ServiceName ServiceProviderName ServiceSubcategory Tags
+x_BusinessUnit x_CapacityType x_Cluster x_CostPart x_GpuModel x_GpuResource x_GpuShareSource x_HourStatus
+x_InferenceServer x_InstanceType x_Model x_Namespace x_NodePool x_Pod x_PriceSource x_SharedFrom x_SplitPolicy
+x_UtilizationSource x_Workload x_WorkloadKind
+""",
+    amounts="""
+BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost ListCost PricingQuantity
+x_AllocationCoverage x_GpuHourlyPrice x_GpuShare x_Utilization x_UtilizationCoverage
+"""
+    + " ".join(COLUMN_OF_LINE_AMOUNT.values()),
+    whole="x_GpuUnits x_HourVersion x_SettingsVersion",
+    times="BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+)
+"""Type of each column, in the order of the columns."""
+
+
+# FOCUS 1.3 rows of a cluster-hour, with each node's cost split among the pods that held its GPUs.
 
 _WorkloadKey = tuple[str, str, str, str, str]
 """Business unit, namespace, kind, workload and GPU model: what costs by model have in common with lines."""
@@ -319,3 +380,77 @@ def _method_details(ratio: Decimal, gpu_hours: int) -> str:
 def _json_number(value: Decimal) -> str:
     text = format(quantize(value), "f").rstrip("0").rstrip(".")
     return text or "0"
+
+
+# Rows of the table `inference`: the costs and tokens of each model in one cluster-hour.
+#
+# They are apart from the FOCUS rows, because a pod that serves several models is one charge there. The rows of an hour
+# add up to its FOCUS rows with `x_CostPart` *allocated*. Columns with the same meaning have the same name.
+#
+# docs/how-to/exports.md describes each column, and docs/decisions/0091 explains the choice.
+
+_COLUMN_OF_FIGURE = {
+    **{name: field.column for name, field in Costs.fields().items() if field.column},
+    "unknown_tokens_usd": "x_UnknownTokensCost",
+    "prompt_tokens": "x_PromptTokens",
+    "generated_tokens": "x_GeneratedTokens",
+    "cached_tokens": "x_CachedTokens",
+    "requests": "x_Requests",
+    "usd_per_million_tokens": "x_CostPerMillionTokens",
+    "usd_per_million_prompt_tokens": "x_CostPerMillionPromptTokens",
+    "usd_per_million_generated_tokens": "x_CostPerMillionGeneratedTokens",
+    "usd_per_million_cached_tokens": "x_CostPerMillionCachedTokens",
+    "usd_per_request": "x_CostPerRequest",
+}
+"""Column of each figure of `/v1/inference`."""
+_COLUMN_OF_KEY = {
+    "business_unit": "x_BusinessUnit",
+    "namespace": "x_Namespace",
+    "workload_kind": "x_WorkloadKind",
+    "workload": "x_Workload",
+    "gpu_model": "x_GpuModel",
+    "server": "x_InferenceServer",
+    "model": "x_Model",
+    "consumer": "x_Consumer",
+}
+_COUNTS = "x_CachedTokens x_GeneratedTokens x_HourVersion x_PromptTokens x_Requests x_SettingsVersion"
+
+INFERENCE_COLUMNS = column_types(
+    text=f"BillingCurrency x_Cluster x_HourStatus {' '.join(_COLUMN_OF_KEY.values())}",
+    amounts=" ".join(["x_WeightedTokens", *(set(_COLUMN_OF_FIGURE.values()) - set(_COUNTS.split()))]),
+    whole=_COUNTS,
+    times="ChargePeriodEnd ChargePeriodStart",
+)
+"""Type of each column, in the order of the columns."""
+
+
+def inference_rows(manifest: Manifest, models: Sequence[ModelHour], weights: TokenWeights | None) -> Iterator[Row]:
+    """Yield a row for each key of an hour's models, in order.
+
+    Args:
+        manifest: the hour's version.
+        models: its costs by model.
+        weights: by which its costs were split; None if they are not known. Then columns that depend on them are null.
+    """
+    hours_by_key: dict[ModelKey, list[ModelHour]] = {}
+    for model in models:
+        hours_by_key.setdefault(model.key, []).append(model)
+    for key in sorted(hours_by_key):
+        total = ModelSum.of(hours_by_key[key])
+        figures = total.figures(weights or TokenWeights())
+        row: Row = {column: figures[name] for name, column in _COLUMN_OF_FIGURE.items()}
+        if weights is None:
+            row |= dict.fromkeys(f"x_CostPerMillion{kind}Tokens" for kind in ("Prompt", "Generated", "Cached"))
+        weighted = None if weights is None or total.prompt_tokens is None else total.weighted_tokens(weights)
+        yield row | {
+            "BillingCurrency": manifest.currency,
+            "ChargePeriodStart": manifest.hour,
+            "ChargePeriodEnd": manifest.hour + HOUR,
+            "x_Cluster": manifest.cluster,
+            "x_HourStatus": manifest.status,
+            "x_HourVersion": manifest.version,
+            "x_SettingsVersion": manifest.settings_version,
+            "x_WeightedTokens": None if weighted is None else quantize(weighted),
+            **{column: getattr(key, name) for name, column in _COLUMN_OF_KEY.items()},
+            **{_COLUMN_OF_KEY[name]: getattr(key, name) or None for name in UNKNOWN_IF_EMPTY},
+        }

@@ -7,13 +7,13 @@ from msgspec import Struct
 
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.rollups import DAY
+from gpucost.core.ledger import DAY
 from gpucost.features.exports.exported_days import ExportedDay, FileFormat, fingerprint, manifests_by_day, object_key
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 if TYPE_CHECKING:
-    from gpucost.features.exports.ports import ExportBucket
+    from gpucost.features.exports.exported_days import ExportBucket
 
 URL_SECONDS = 300
 """How long a download URL is valid."""

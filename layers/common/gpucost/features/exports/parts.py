@@ -8,8 +8,8 @@ from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
     from gpucost.features.exports.export_service import ExportService
+    from gpucost.features.exports.exported_days import ExportBucket
     from gpucost.features.exports.listing import ExportListing
-    from gpucost.features.exports.ports import ExportBucket
     from gpucost.features.exports.storage import DynamoExports
 
 
@@ -27,7 +27,7 @@ class ExportParts(SharedParts):
     @cached_property
     def export_bucket(self) -> "ExportBucket":
         """The bucket of exports."""
-        from gpucost.features.exports.bucket import S3Bucket
+        from gpucost.features.exports.storage import S3Bucket
 
         return S3Bucket(self.s3_client, self.environment.export_bucket)
 

@@ -14,25 +14,26 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Idle
 from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError, SourceError
+from gpucost.core.hour_record import NodeHour
 from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.ledger import DAY
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import LABEL_PREFIX
 from gpucost.core.query.grouping import share_idle
 from gpucost.core.query.periods import Period
-from gpucost.core.rollups import DAY
-from gpucost.features.opencost.filters import Filter
-from gpucost.features.opencost.properties import (
+from gpucost.features.opencost.parameters import (
     IDLE_NAME,
+    Filter,
     Properties,
     allocation_name,
     common_properties,
     properties_needed,
     properties_of,
+    start_of_week,
 )
-from gpucost.features.opencost.windows import start_of_week
 from gpucost.reports.cost_reader import CostReader, InconsistentRowsError, QueryTooLargeError
-from gpucost.reports.parameters import select_clusters
-from gpucost.reports.published_until import PublishedUntil
+from gpucost.reports.parameters import PublishedUntil, select_clusters
+from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
 MAX_WINDOW = 35 * DAY
@@ -296,3 +297,106 @@ class _StepAllocations:
             idle = Idle.total(share for properties, share in shares.items() if query.filter.matches(properties))
         self._idle.append(idle)
         return {}
+
+
+# OpenCost's assets: the GPU nodes of the ledger.
+
+NODE_TYPE, CATEGORY, PROVIDER = "Node", "Compute", "AWS"
+
+
+class AssetProperties(Struct, frozen=True, order=True):
+    """What identifies an asset, and what a filter can match."""
+
+    cluster: str
+    name: str
+    provider_id: str
+    instance_type: str = ""
+    node_pool: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    gpu_model: str = ""
+    category: str = CATEGORY
+    provider: str = PROVIDER
+    type: str = NODE_TYPE.lower()
+
+
+class Asset(Struct, frozen=True):
+    """A GPU node in a window."""
+
+    properties: AssetProperties
+    hours: int
+    """In how many hours it is recorded."""
+    capacity: CapacityCosts
+
+    @property
+    def key(self) -> str:
+        """Its name in the response."""
+        properties = self.properties
+        return "/".join((PROVIDER, CATEGORY, properties.cluster, NODE_TYPE, properties.provider_id, properties.name))
+
+
+class AssetQuery(Struct, frozen=True):
+    """A parsed query."""
+
+    start: datetime
+    end: datetime
+    filter: Filter
+
+
+class AssetService:
+    """Computes assets from the ledger.
+
+    Args:
+        settings_store: source of the cluster names.
+        ledger: hours with their nodes.
+    """
+
+    def __init__(self, settings_store: SettingsStore, ledger: PublishedHours) -> None:
+        self._settings_store = settings_store
+        self._ledger = ledger
+
+    def compute(self, query: AssetQuery, *, scope: Scope) -> list[Asset]:
+        """Return the nodes of a window, in order of cluster and name.
+
+        Raises:
+            ParameterError: the window is too long.
+            SettingsMissingError: no settings yet.
+        """
+        if query.end - query.start > MAX_WINDOW:
+            raise ParameterError("window", f"is longer than {MAX_WINDOW.days} days. Shorten it.")
+        ledger = scoped_hours(self._ledger, scope)
+        totals: dict[AssetProperties, tuple[int, CapacityCosts]] = {}
+        for cluster in select_clusters(None, self._settings_store.current(), scope, query.start):
+            if not query.filter.includes_cluster(cluster):
+                continue
+            for node in ledger.all_nodes(cluster, query.start, query.end):
+                properties = _properties(cluster, node)
+                if query.filter.matches(properties):
+                    hours, capacity = totals.get(properties, (0, CapacityCosts()))
+                    totals[properties] = hours + 1, capacity + node.capacity
+        return [Asset(properties, *totals[properties]) for properties in sorted(totals)]
+
+
+def _properties(cluster: str, node: NodeHour) -> AssetProperties:
+    return AssetProperties(
+        cluster,
+        node.node,
+        node.provider_id,
+        node.instance_type,
+        node.node_pool,
+        node.capacity_type,
+        node.zone,
+        node.gpu_model,
+    )
+
+
+ASSET_FIELDS = {
+    "type": "type",
+    "assetType": "type",
+    "name": "name",
+    "cluster": "cluster",
+    "category": "category",
+    "provider": "provider",
+    "providerID": "provider_id",
+}
+"""The fields of OpenCost's asset filters that the ledger has, with the attributes of `AssetProperties`."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from gpucost.shared_parts import SharedParts
 
 if TYPE_CHECKING:
-    from gpucost.features.opencost.allocation_service import AllocationService
-    from gpucost.features.opencost.assets import AssetService
+    from gpucost.features.opencost.allocation_service import AllocationService, AssetService
 
 
 class OpenCostParts(SharedParts):
@@ -23,6 +22,6 @@ class OpenCostParts(SharedParts):
     @cached_property
     def asset_service(self) -> "AssetService":
         """For `functions/api`."""
-        from gpucost.features.opencost.assets import AssetService
+        from gpucost.features.opencost.allocation_service import AssetService
 
         return AssetService(self.settings_store, self.ledger)

@@ -1,4 +1,4 @@
-"""The routes of the OpenCost API, for tools that read OpenCost or Kubecost.
+"""The routes of the OpenCost API with their parameters and responses, for tools that read OpenCost or Kubecost.
 
 Names and meanings are those of OpenCost's source and API document: core/pkg/opencost/allocation_json.go and
 docs/swagger.json at 5f65333 (October 2024); parameters are those of 2026. Responses of 2025 have `gpuAllocation` in
@@ -6,12 +6,12 @@ place of `gpuRequestAverage` and `gpuUsageAverage`; both are returned. CPU, memo
 reports resources that it does not see. Unknown amounts are null. See docs/how-to/opencost.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
@@ -20,25 +20,344 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from gpucost.core.amounts import SCALE, quantize, to_decimal
-from gpucost.core.hours import HOUR
-from gpucost.core.query.filters import check_parameter_text
-from gpucost.features.opencost.allocation_service import NARROWER_QUERY, Allocation, AllocationService
-from gpucost.features.opencost.assets import CATEGORY, NODE_TYPE, PROVIDER, Asset, AssetService
-from gpucost.features.opencost.properties import AGGREGATIONS, Properties
-from gpucost.features.opencost.queries import ACCUMULATIONS, parse_allocation_query, parse_asset_query, parse_flag
-from gpucost.features.opencost.schemas import (
-    AllocationResponse,
-    AllocationSummary,
-    AssetResponse,
-    ConfigsResponse,
-    OpenCostAllocation,
-    SummaryResponse,
+from gpucost.core.errors import ParameterError
+from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.query.dimensions import check_parameter_text
+from gpucost.features.opencost.allocation_service import (
+    ASSET_FIELDS,
+    CATEGORY,
+    NARROWER_QUERY,
+    NODE_TYPE,
+    PROVIDER,
+    Allocation,
+    AllocationQuery,
+    AllocationService,
+    Asset,
+    AssetQuery,
+    AssetService,
+    CalendarUnit,
 )
-from gpucost.features.opencost.windows import WINDOW_FORMATS
+from gpucost.features.opencost.parameters import (
+    AGGREGATIONS,
+    DAY,
+    WINDOW_FORMATS,
+    Properties,
+    all_of,
+    parse_aggregate,
+    parse_filter,
+    parse_list_filters,
+    parse_step,
+    parse_window,
+)
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.parameters import ignores_unknown_parameters
-from gpucost.http.problems import problem_response
-from gpucost.http.responses import describe_responses, json_response
+from gpucost.http.responses import describe_responses, json_response, problem_response
+from gpucost.http.routes import ignores_unknown_parameters
+from gpucost.http.schemas import Amount, Instant
+
+# Parses the parameters of OpenCost's routes, as OpenCost's handlers read them (pkg/costmodel/allocation.go, 2026).
+#
+# Parameters that OpenCost ignores are ignored. Those that it answers and the ledger cannot answer are refused.
+
+Parsed = TypeVar("Parsed")
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False", "")
+BOOLEANS = (*_TRUE, *_FALSE)
+"""The booleans of Go (strconv), and an empty parameter."""
+_CALENDAR_UNITS: dict[str, CalendarUnit] = {
+    "day": "day",
+    "week": "week",
+    "weeknow": "week",
+    "month": "month",
+    "quarter": "quarter",
+}
+ACCUMULATIONS = ("true", "false", "all", "none", "hour", *_CALENDAR_UNITS)
+
+
+def parse_flag(parameters: Mapping[str, str], name: str) -> bool:
+    """Parse a boolean parameter as Go does; false if it was not sent.
+
+    Raises:
+        ParameterError: not a boolean.
+    """
+    text = parameters.get(name, "")
+    if text not in BOOLEANS:
+        raise ParameterError(name, f"{text[:20]!r} is neither true nor false. Use {name}=true or {name}=false.")
+    return text in _TRUE
+
+
+def parse_allocation_query(parameters: Mapping[str, str], service: AllocationService) -> AllocationQuery:
+    """Parse and check the parameters of an allocation query.
+
+    Raises:
+        ParameterError: names the wrong parameter and what is allowed.
+    """
+    for name in ("idleByNode", "includeProportionalAssetResourceCosts"):
+        if parse_flag(parameters, name):
+            raise ParameterError(name, f"only false is supported. Leave it out, or use {name}=false.")
+    include_idle = parse_flag(parameters, "idle" if "idle" in parameters else "includeIdle")
+    share_idle = parse_flag(parameters, "shareIdle")
+    if share_idle and not include_idle:
+        raise ParameterError("shareIdle", "requires includeIdle=true.")
+    labels = service.cost_labels()
+    start, end = _parse(
+        "window", lambda: parse_window(parameters.get("window", ""), service.now(), service.published_until)
+    )
+    filters = [_parse("filter", lambda: parse_filter(parameters.get("filter", ""), labels))]
+    unit = _accumulation(parameters)
+    step = end - start
+    if unit is None and parameters.get("step"):
+        step = _parse("step", lambda: parse_step(parameters["step"]))
+    elif unit == "hour" or (unit == "day" and floor_day(start) == start):
+        step = HOUR if unit == "hour" else DAY
+    return AllocationQuery(
+        start,
+        end,
+        step,
+        _parse("aggregate", lambda: parse_aggregate(parameters.get("aggregate", ""), labels)),
+        all_of([*filters, *parse_list_filters(parameters, labels)]),
+        include_idle,
+        share_idle,
+        _CALENDAR_UNITS.get(unit or "") if step == end - start else None,
+    )
+
+
+def parse_asset_query(parameters: Mapping[str, str], service: AllocationService) -> AssetQuery:
+    """Parse and check the parameters of a query of assets.
+
+    Raises:
+        ParameterError: names the wrong parameter and what is allowed.
+    """
+    start, end = _parse(
+        "window", lambda: parse_window(parameters.get("window", ""), service.now(), service.published_until)
+    )
+    filters = [_parse("filter", lambda: parse_filter(parameters.get("filter", ""), (), ASSET_FIELDS))]
+    return AssetQuery(start, end, all_of([*filters, *parse_list_filters(parameters, (), ASSET_FIELDS)]))
+
+
+def _accumulation(parameters: Mapping[str, str]) -> str | None:
+    """Return `hour`, a calendar unit or `all`, or None for sets of the length `step`. `accumulateBy` comes first."""
+    name = "accumulateBy" if parameters.get("accumulateBy", "").strip() else "accumulate"
+    text = parameters.get(name, "").strip()
+    if text in _FALSE or text.lower() == "none":
+        return None
+    if text in _TRUE or text.lower() == "all":
+        return "all"
+    if text.lower() not in ("hour", *_CALENDAR_UNITS):
+        raise ParameterError(name, f"{text[:20]!r} is not supported; allowed: {', '.join(ACCUMULATIONS)}")
+    return text.lower()
+
+
+def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
+    try:
+        return parse()
+    except (ValueError, OverflowError) as error:
+        raise ParameterError(parameter, str(error)) from None
+
+
+# The responses of OpenCost's routes, for the OpenAPI document.
+
+Answer = TypeVar("Answer")
+
+
+class _OpenCostModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
+
+
+class AllocationProperties(_OpenCostModel):
+    """Properties that all pods of the allocation have in common. Others are omitted."""
+
+    cluster: str = ""
+    node: str = ""
+    controller: str = ""
+    controller_kind: str = Field(default="", examples=["deployment"])
+    namespace: str = ""
+    pod: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class AllocationWindow(_OpenCostModel):
+    """The window of the set."""
+
+    start: Instant
+    end: Instant
+
+
+class GpuAllocation(_OpenCostModel):
+    """GPUs, as in OpenCost's responses of 2025."""
+
+    is_gpu_shared: bool | None = Field(alias="isGPUShared", description="Always null")
+    gpu_usage_average: Amount | None
+    gpu_request_average: Amount | None
+
+
+class OpenCostAllocation(_OpenCostModel):
+    """The GPUs that the pods of one allocation held. Everything except GPUs is 0."""
+
+    name: str
+    properties: AllocationProperties
+    window: AllocationWindow
+    start: Instant
+    end: Instant
+    minutes: Amount = Field(description="Length of the window")
+    cpu_cores: Amount
+    cpu_core_request_average: Amount
+    cpu_core_usage_average: Amount
+    cpu_core_hours: Amount
+    cpu_cost: Amount
+    cpu_cost_adjustment: Amount
+    cpu_cost_idle: Amount
+    cpu_efficiency: Amount
+    gpu_count: Amount | None = Field(description="Mean physical GPUs held over the window")
+    gpu_request_average: Amount | None = Field(description="As gpuCount")
+    gpu_usage_average: Amount | None = Field(
+        description="Mean physical GPUs used over the window, where utilization was measured; null if it was not"
+    )
+    gpu_hours: Amount | None = Field(description="GPU-hours held: a 1/7 MIG slice for 7 hours is 1")
+    gpu_cost: Amount | None = Field(description="Allocated cost plus shared idle cost; null without a price")
+    gpu_cost_adjustment: Amount
+    gpu_cost_idle: Amount | None = Field(description="Shared idle cost in gpuCost")
+    gpu_efficiency: Amount | None = Field(
+        description="Used ÷ held, 0 to 1, for the time in which utilization was measured"
+    )
+    network_transfer_bytes: Amount
+    network_receive_bytes: Amount
+    network_cost: Amount
+    network_cross_zone_cost: Amount
+    network_cross_region_cost: Amount
+    network_internet_cost: Amount
+    network_cost_adjustment: Amount
+    load_balancer_cost: Amount
+    load_balancer_cost_adjustment: Amount
+    pv_bytes: Amount
+    pv_byte_hours: Amount
+    pv_cost: Amount
+    pvs: None
+    pv_cost_adjustment: Amount
+    ram_bytes: Amount
+    ram_byte_request_average: Amount
+    ram_byte_usage_average: Amount
+    ram_byte_hours: Amount
+    ram_cost: Amount
+    ram_cost_adjustment: Amount
+    ram_cost_idle: Amount
+    ram_efficiency: Amount
+    external_cost: Amount
+    shared_cost: Amount
+    total_cost: Amount | None = Field(description="As gpuCost")
+    total_efficiency: Amount | None = Field(description="As gpuEfficiency, because nothing else has a cost")
+    raw_allocation_only: None
+    lb_allocations: None
+    gpu_allocation: GpuAllocation
+
+
+class _Response(_OpenCostModel, Generic[Answer]):
+    code: Literal[200]
+    status: Literal["success"]
+    data: Answer
+
+
+class AllocationResponse(_Response[list[dict[str, OpenCostAllocation]]]):
+    """GET /allocation/compute and /allocation: a set of allocations by name, for every step of the window."""
+
+
+class AllocationSummary(_OpenCostModel):
+    """The figures of an allocation that OpenCost's summary has."""
+
+    name: str
+    start: Instant
+    end: Instant
+    cpu_core_request_average: Amount
+    cpu_core_usage_average: Amount
+    cpu_cost: Amount
+    cpu_cost_idle: Amount
+    gpu_request_average: Amount | None
+    gpu_usage_average: Amount | None
+    gpu_cost: Amount | None
+    gpu_cost_idle: Amount | None
+    network_cost: Amount
+    load_balancer_cost: Amount
+    pv_cost: Amount
+    ram_byte_request_average: Amount
+    ram_byte_usage_average: Amount
+    ram_cost: Amount
+    ram_cost_idle: Amount
+    shared_cost: Amount
+    external_cost: Amount
+    total_efficiency: Amount | None
+    total_cost: Amount | None
+
+
+class SummarySet(_OpenCostModel):
+    """The summaries of one step."""
+
+    allocations: dict[str, AllocationSummary]
+    window: AllocationWindow
+
+
+class SummaryRange(_OpenCostModel):
+    """The summaries of a window."""
+
+    step: int = Field(description="Nanoseconds; always 0, because steps of the calendar differ in length")
+    sets: list[SummarySet]
+    window: AllocationWindow
+
+
+class SummaryResponse(_Response[SummaryRange]):
+    """GET /allocation/summary."""
+
+
+class AssetProperties(_OpenCostModel):
+    """What identifies a node."""
+
+    category: str
+    provider: str
+    service: str
+    cluster: str
+    name: str
+    provider_id: str = Field(alias="providerID")
+
+
+class OpenCostAsset(_OpenCostModel):
+    """A GPU node. Its CPUs and memory are 0; their cost is part of totalCost."""
+
+    type: Literal["Node"]
+    properties: AssetProperties
+    labels: dict[str, str]
+    window: AllocationWindow
+    start: Instant
+    end: Instant
+    minutes: Amount = Field(description="Of the hours in which the node is recorded")
+    node_type: str = Field(description="Instance type", examples=["p4d.24xlarge"])
+    pool: str
+    cpu_cores: Amount
+    ram_bytes: Amount
+    cpu_core_hours: Amount
+    ram_byte_hours: Amount
+    gpu_hours: Amount = Field(alias="GPUHours", description="Capacity in physical GPUs")
+    gpu_count: Amount
+    preemptible: Amount = Field(description="1 for spot instances")
+    discount: Amount
+    cpu_cost: Amount
+    gpu_cost: Amount | None = Field(description="As totalCost; null without a price")
+    ram_cost: Amount
+    adjustment: Amount
+    total_cost: Amount | None = Field(description="The node's cost; null without a price")
+
+
+class AssetResponse(_Response[dict[str, OpenCostAsset] | list[dict[str, OpenCostAsset]]]):
+    """GET /assets: nodes by key; with filterTypes a list with one set, as in Kubecost."""
+
+
+class Configs(_OpenCostModel):
+    """The part of OpenCost's configuration that clients read."""
+
+    currency_code: str = Field(examples=["USD"])
+
+
+class ConfigsResponse(_Response[Configs]):
+    """GET /getConfigs."""
+
+
+# The routes of the OpenCost API, for tools that read OpenCost or Kubecost.
 
 NOT_STORED = {
     "/cloudCost": "cloud costs",

@@ -14,8 +14,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct, field
 
 from gpucost.core.amounts import SCALE
-from gpucost.core.compact_lines import CompactLine
-from gpucost.core.hour_record import MEASURED_SOURCES, NodeHour
+from gpucost.core.hour_record import MEASURED_SOURCES, CompactLine, NodeHour
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.pricing.prices import region_of

@@ -127,7 +127,7 @@ def recommendation_id(kind: str, subject: RecommendationSubject) -> str:
 
 
 Offer = Literal["plan", "after-plan", "alternative", "cost"]
-"""How an open recommendation is offered; see `plan.py`."""
+"""How an open recommendation is offered; see the plan in `lifecycle.py`."""
 
 
 @dataclass(frozen=True, slots=True)

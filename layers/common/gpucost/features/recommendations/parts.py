@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
-    from gpucost.features.recommendations.forecasts import ForecastService
+    from gpucost.features.recommendations.forecasts import FleetForecastService, ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
     from gpucost.features.recommendations.review_service import ReviewService
     from gpucost.features.recommendations.storage import DynamoRecommendations
@@ -39,12 +38,12 @@ class RecommendationParts(SharedParts):
     @cached_property
     def review_service(self) -> "ReviewService":
         """For `functions/recommend`."""
-        from gpucost.features.recommendations.daily_cache import (
+        from gpucost.features.recommendations.review_service import (
+            ReviewService,
             gpu_memory_cache,
             request_latency_cache,
             waiting_pods_cache,
         )
-        from gpucost.features.recommendations.review_service import ReviewService
         from gpucost.features.recommendations.sources import (
             PrometheusDisruption,
             PrometheusGpuMemory,
@@ -76,7 +75,7 @@ class RecommendationParts(SharedParts):
     def forecasts(self) -> "ForecastService":
         """For `functions/api`."""
         from gpucost.features.recommendations.forecasts import ForecastService
-        from gpucost.reports.published_until import PublishedUntil
+        from gpucost.reports.parameters import PublishedUntil
 
         published_until = PublishedUntil(self.settings_store, self.ledger, self.clock)
         return ForecastService(self.settings_store, self.rollups, self.budget_of, published_until=published_until)
@@ -84,8 +83,8 @@ class RecommendationParts(SharedParts):
     @cached_property
     def fleet_forecasts(self) -> "FleetForecastService":
         """For `functions/api`."""
-        from gpucost.features.recommendations.fleet_forecasts import FleetForecastService
-        from gpucost.reports.published_until import PublishedUntil
+        from gpucost.features.recommendations.forecasts import FleetForecastService
+        from gpucost.reports.parameters import PublishedUntil
 
         published_until = PublishedUntil(self.settings_store, self.ledger, self.clock)
         return FleetForecastService(

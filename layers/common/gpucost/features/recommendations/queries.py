@@ -6,8 +6,8 @@ from datetime import datetime
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import ConflictError, NotFoundError
+from gpucost.features.recommendations.lifecycle import offered
 from gpucost.features.recommendations.model import Recommendation, RecommendationState, Review
-from gpucost.features.recommendations.plan import offered
 from gpucost.features.recommendations.ports import RecommendationStore
 from gpucost.reports.parameters import select_clusters
 from gpucost.storage.ports import Clock, SettingsStore

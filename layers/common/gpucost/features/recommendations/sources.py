@@ -6,9 +6,9 @@ from decimal import Decimal
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
+from gpucost.core.metering.accelerators import GPU_RESOURCES
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import is_count
-from gpucost.core.metering.resource_names import GPU_RESOURCES
 from gpucost.core.metering.signals import SUCCESSORS
 from gpucost.features.recommendations.history import KarpenterDisruption, PodLatency, PodWait
 from gpucost.runtime.deadline import Deadline

@@ -21,15 +21,25 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from gpucost.features.recommendations.history import PodLatency, PodWait
-from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
+from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION, offered
 from gpucost.features.recommendations.model import Recommendation, RecommendationContent, Review
-from gpucost.features.recommendations.plan import offered
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
-from gpucost.storage.conditions import Between, Comparison, MissingOr, StartsWith, equals
-from gpucost.storage.packed_items import PackedDocument, chunk_sort_key, replacing_puts, retry_conflicts
+from gpucost.storage.chunked_documents import PackedDocument, chunk_sort_key, replacing_puts, retry_conflicts
 from gpucost.storage.ports import Table
-from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, key, text, verify_integrity
+from gpucost.storage.table import (
+    SCHEMA_VERSION,
+    Between,
+    Comparison,
+    Item,
+    MissingOr,
+    StartsWith,
+    check_schema_version,
+    equals,
+    key,
+    text,
+    verify_integrity,
+)
 
 _RECOMMENDATION = TypeAdapter(Recommendation)
 _REVIEW = TypeAdapter(Review)

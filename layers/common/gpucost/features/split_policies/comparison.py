@@ -15,16 +15,14 @@ from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import format_timestamp
-from gpucost.core.ledger import Manifest
-from gpucost.core.pricing.price_split import SPLIT_POLICIES
-from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor, write_cursor
+from gpucost.core.ledger import DAY, Manifest
+from gpucost.core.pricing.prices import SPLIT_POLICIES
+from gpucost.core.query.cost_query import check_cursor, etag_of_query, read_cursor, write_cursor
 from gpucost.core.query.periods import Period, parse_period
-from gpucost.core.rollups import DAY
 from gpucost.features.split_policies import MAX_DAYS
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, split_policy_of
-from gpucost.reports.parameters import QueryParameters, select_clusters
-from gpucost.reports.published_until import PublishedUntil
+from gpucost.reports.parameters import PublishedUntil, QueryParameters, select_clusters
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, SettingsStore
 

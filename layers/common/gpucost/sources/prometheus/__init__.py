@@ -11,7 +11,7 @@ from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
-from gpucost.sources.prometheus.node_hardware import InstanceLookup
+from gpucost.sources.prometheus.nodes import InstanceLookup
 from gpucost.sources.prometheus.queries import InferenceLabels, Queries
 from gpucost.sources.prometheus.reader import PrometheusReader
 

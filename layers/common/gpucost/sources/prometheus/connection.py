@@ -10,10 +10,8 @@ from requests.models import PreparedRequest
 
 from gpucost.core.errors import CredentialsError
 from gpucost.runtime import aws
-from gpucost.runtime.bearer import BearerAuth, SecretHeaderAuth
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.secret_destinations import check_destination
-from gpucost.runtime.secrets import Secrets
+from gpucost.runtime.secrets import BearerAuth, SecretHeaderAuth, Secrets, check_destination
 from gpucost.settings import ClusterSettings, PrometheusSettings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.memory_budget import MemoryBudget

@@ -28,14 +28,13 @@ from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.memory_budget import raw_samples_size
 from gpucost.sources.prometheus.queries import Queries, Window
-from gpucost.sources.prometheus.scrape_times import ScrapeTimesReader
+from gpucost.sources.prometheus.scrapes import ScrapeTimesReader
 from gpucost.sources.prometheus.sharding import KeptSize, ShardedClient
 
 if TYPE_CHECKING:
     from gpucost.sources.prometheus.nodes import NodeTable
     from gpucost.sources.prometheus.pods import PodTable
-    from gpucost.sources.prometheus.scrape_times import ExporterScrapes
-    from gpucost.sources.prometheus.scrapes import HourScrapes
+    from gpucost.sources.prometheus.scrapes import ExporterScrapes, HourScrapes
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400

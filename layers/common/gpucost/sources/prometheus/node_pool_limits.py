@@ -12,7 +12,7 @@ from decimal import Decimal
 from gpucost.core.amounts import is_amount
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, to_epoch_ms
-from gpucost.core.limits import Limits, PoolLimit, Quota
+from gpucost.core.ledger import Limits, PoolLimit, Quota
 from gpucost.core.metering.accelerators import ACCELERATORS
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader

@@ -1,18 +1,23 @@
 """Nodes of one hour, built from the query results for their presence, labels and capacity."""
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, combinations
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.accelerators import NVIDIA, vendor_of
-from gpucost.core.metering.exporter_conflicts import exporter_of
+from gpucost.core.metering.contradictions import exporter_of
 from gpucost.core.metering.gpu_shares import GPU, MIG_PREFIX
 from gpucost.core.metering.implausible_samples import (
+    MAX_LAG_MS,
     SUSPECT_PREFIX,
     format_sample_value,
     is_count,
@@ -28,12 +33,30 @@ from gpucost.core.metering.kubernetes_labels import (
     INSTANCE_TYPE_LABEL,
     parse_whole_number,
 )
+from gpucost.core.metering.nodes import NodeHardware, ReportedNode, describe_unlabeled_nodes
 from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget, Unexplained
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.families import ClusterMetrics, Family, HourReading, Query, RowsByStatistic, chunks
-from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
+from gpucost.sources.prometheus.families import (
+    ClusterMetrics,
+    Family,
+    HourReading,
+    Query,
+    RowsByStatistic,
+    SeriesByQuery,
+    chunks,
+)
 from gpucost.sources.prometheus.pod_labels import ExportedNames, LabelSpan, contradictory_labels, differing_labels
-from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS, Queries
+from gpucost.sources.prometheus.queries import (
+    ADVERTISED,
+    ALLOCATABLE,
+    CAPACITY,
+    NODE_INFO,
+    NODE_LABELS,
+    REQUESTED,
+    STATISTIC_LABEL,
+    Queries,
+)
+from gpucost.sources.prometheus.scrapes import HourScrapes
 from gpucost.sources.prometheus.tables import (
     Labels,
     Rows,
@@ -46,7 +69,104 @@ from gpucost.sources.prometheus.tables import (
     scrape_target,
     take_turns,
 )
-from gpucost.sources.prometheus.unknown_resources import unknown_resources
+
+if TYPE_CHECKING:
+    from gpucost.sources.prometheus.pods import PodTable
+
+# Pods and nodes that one job reports and another, which reports the same kinds of objects, does not.
+
+MAX_JOBS = 10
+"""Jobs whose reports are compared with those of other jobs."""
+_ReportedObject = tuple[str, frozenset[str], IntervalMs]
+"""An object's name, the jobs that report it, and when."""
+
+
+def notes_on_missing_objects(nodes: "NodeTable", pods: "PodTable", allocation: HourScrapes) -> list[str]:
+    """A note for each job that reports pods or GPU nodes that a larger job does not report.
+
+    A tenant whose own exporter is scraped can invent pods and nodes. They cannot be distinguished from those of a
+    second kube-state-metrics that watches other objects, unless the settings name the trusted jobs.
+    """
+    if len(_scrape_times_by_job(allocation)) == 1:
+        return []
+    start = to_epoch_ms(allocation.hour)
+    hour = IntervalMs(start, start + HOUR_MS)
+    of_pods = [(pods.name_of(uid), jobs, time or hour) for uid, (jobs, time) in pods.reporting_jobs().items()]
+    of_nodes = [(name, jobs, hour) for name, jobs in nodes.reporting_jobs().items()]
+    return [*_notes("pods", of_pods, allocation), *_notes("nodes", of_nodes, allocation)]
+
+
+def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrapes) -> list[str]:
+    reports = Counter(job for _, jobs, _ in reported for job in jobs)
+    scrapes = _scrape_times_by_job(allocation)
+    # A tenant that invents samples can also invent jobs: compare each object with the few jobs that report most.
+    by_reports = sorted(reports, key=lambda job: (-reports[job], job))
+    largest = [job for job in by_reports if _outlasts_lag(scrapes.get(job, []))][:MAX_JOBS]
+    missing: dict[tuple[str, str], list[str]] = {}
+    for name, jobs, time in reported:
+        others = (other for other in largest if other not in jobs and _outlasts_lag(scrapes[other], time))
+        other = next(others, None)
+        if other is not None:
+            missing.setdefault((" and ".join(sorted(jobs)), other), []).append(name)
+    return [
+        f"{SUSPECT_PREFIX}{len(names)} GPU {kind} ({min(names)} is the first) are reported by job {jobs!r} and not by "
+        f"job {other!r}: name the jobs to trust in the settings, sources.kube_state_metrics of the cluster"
+        for (jobs, other), names in sorted(missing.items())
+    ]
+
+
+def _outlasts_lag(times: Sequence[int], within: IntervalMs | None = None) -> bool:
+    """Whether sorted scrape times span more than one target may lag behind another."""
+    if within is not None:
+        times = times[bisect_left(times, within.start) : bisect_left(times, within.end)]
+    return bool(times) and times[-1] - times[0] > MAX_LAG_MS
+
+
+def _scrape_times_by_job(allocation: HourScrapes) -> Mapping[str, Sequence[int]]:
+    times: dict[str, set[int]] = {}
+    for target, target_scrapes in allocation.scrapes.items():
+        times.setdefault(target.partition("|")[0], set()).update(target_scrapes.times)
+    return {job: sorted(job_times) for job, job_times in times.items()}
+
+
+# Extended resources of which metering does not know whether they are GPUs, by node.
+
+_DESCRIPTIONS = {ADVERTISED: "advertised units of", REQUESTED: "requested units of"}
+
+
+def unknown_resources(rows: Mapping[str, Rows], cluster: str) -> list[Unexplained]:
+    """What nodes advertise and pods request of resources that are not known.
+
+    Args:
+        rows: results of `unknown_resource_queries`, by statistic.
+        cluster: the cluster's name in the settings.
+    """
+    return [
+        Unexplained(
+            description,
+            resource,
+            amount,
+            node,
+            f"Settings, cluster {cluster}: units: {{{resource}: N}}, where a unit is N GPUs: 1, a part such as 0.25, "
+            "or 0 if it is no GPU",
+        )
+        for statistic, description in _DESCRIPTIONS.items()
+        if statistic in rows
+        for (node, resource), amount in _by_node(rows[statistic]).items()
+    ]
+
+
+def _by_node(rows: Iterable[tuple[Labels, Decimal]]) -> dict[tuple[str, str], Decimal]:
+    """Amounts by node and resource; each shard of a query has a part."""
+    amounts: dict[tuple[str, str], Decimal] = {}
+    for labels, amount in rows:
+        key = exported_label(labels, "node"), labels.get("resource", "")
+        if amount.is_finite() and amount > 0:
+            amounts[key] = amounts.get(key, Decimal(0)) + amount
+    return amounts
+
+
+# Nodes of one hour, built from the query results for their presence, labels and capacity.
 
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 ExpectedSamples = Mapping[ScrapeTarget, int]
@@ -528,3 +648,115 @@ def _has_instance_type(labels: Labels, instance_types: Container[str]) -> bool:
 
 def _gpu_labels(labels: Labels) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith(_GPU_LABELS)}
+
+
+# What metrics other than labels say about nodes: their size, and what controllers and exporters report.
+
+InstanceLookup = Callable[[Collection[str]], Mapping[str, ReportedNode]]
+"""Returns what EC2 says about nodes, by provider id."""
+
+
+class NodeTypes(Family):
+    """The types of nodes whose labels are not exported.
+
+    Args:
+        instances: returns what EC2 says about nodes without labels, by provider id; None: only metrics are read.
+    """
+
+    def __init__(self, metrics: ClusterMetrics, instances: InstanceLookup | None) -> None:
+        super().__init__(metrics)
+        self._instances = instances
+
+    def further_queries(self, results: SeriesByQuery, hours_with_gaps: Container[int]) -> Mapping[str, Query]:
+        """What else says the types of nodes, if a node with GPUs has no label of it."""
+        if has_unlabeled_nodes(results["nodes"], lambda: _gpu_nodes(results)):
+            return {"hardware": Query(Queries.hardware)}
+        return {}
+
+    def read(self, reading: HourReading) -> None:
+        """Describe the nodes, once their devices are read."""
+        reading.described_nodes = reading.nodes.nodes()
+        if "hardware" not in reading.rows:
+            return
+        hardware = node_hardware(reading.rows["hardware"], reading.nodes.by_instance_id())
+        with_pods = reading.pods.reported_nodes()
+        if self._instances is not None:
+            unlabeled = {
+                node.provider_id: node.name
+                for node in reading.described_nodes
+                if (node.states or node.name in with_pods) and not INSTANCE_TYPE_LABEL.value_in(node.labels)
+            }
+            for provider_id, reported in self._instances(unlabeled).items():
+                hardware.setdefault(unlabeled[provider_id], NodeHardware()).reported.append(reported)
+        reading.described_nodes, reading.type_notes = describe_unlabeled_nodes(
+            reading.described_nodes, reading.devices, hardware, with_pods
+        )
+
+    def notes(self, reading: HourReading) -> Iterable[str]:
+        """Notes on types that are not known from labels."""
+        return reading.type_notes
+
+
+def _gpu_nodes(results: SeriesByQuery) -> set[str]:
+    """Names of nodes on which exporters report GPUs, or on which pods request GPUs, in any hour."""
+    hosts = {host_name(labels) for labels, _ in results["devices"]}
+    return hosts | {exported_label(labels, "node") for labels, _ in results["requests"]}
+
+
+def has_unlabeled_nodes(nodes: Iterable[Series], gpu_nodes: Callable[[], Collection[str]]) -> bool:
+    """Whether a node with GPUs has no label of its instance type.
+
+    Args:
+        nodes: results of `Queries.nodes`.
+        gpu_nodes: returns the nodes on which an exporter reports GPUs, or on which pods request GPUs.
+    """
+    unlabeled, labeled, with_capacity = set[str](), set[str](), set[str]()
+    for labels, _ in nodes:
+        match labels.get(STATISTIC_LABEL, ""):
+            case "labels-end" | "labels-start":
+                if INSTANCE_TYPE_LABEL.value_in(labels):
+                    labeled.add(exported_label(labels, "node"))
+            case "info":
+                unlabeled.add(exported_label(labels, "node"))
+            case "capacity-sum":
+                with_capacity.add(exported_label(labels, "node"))
+    unlabeled -= labeled
+    return not labeled.issuperset(with_capacity) or (bool(unlabeled) and not unlabeled.isdisjoint(gpu_nodes()))
+
+
+def node_hardware(rows: Mapping[str, Rows], names: Mapping[str, str]) -> dict[str, NodeHardware]:
+    """Return the hardware of nodes by name.
+
+    Args:
+        rows: results of `Queries.hardware`, by statistic.
+        names: names of nodes, by name and by EC2 instance id.
+    """
+    nodes: dict[str, NodeHardware] = {}
+
+    def of_node(name: str) -> NodeHardware:
+        return nodes.setdefault(names.get(name, name), NodeHardware())
+
+    for statistic in ("largest", "smallest"):
+        for labels, amount in rows.get(statistic, ()):
+            hardware = of_node(exported_label(labels, "node"))
+            if amount.is_finite():
+                (hardware.cpus if labels.get("resource") == "cpu" else hardware.memory_bytes).add(amount)
+    for labels, amount in rows.get("gpu-memory", ()):
+        if amount.is_finite():
+            of_node(host_name(labels)).gpu_memory_mib = amount
+    for labels, _ in rows.get("karpenter", ()):
+        reported = ReportedNode(
+            "karpenter",
+            labels.get("instance_type", ""),
+            zone=labels.get("zone", ""),
+            capacity_type=labels.get("capacity_type", ""),
+            node_pool=labels.get("nodepool", ""),
+        )
+        of_node(labels.get("node_name", "")).reported.append(reported)
+    for labels, _ in rows.get("neuron-monitor", ()):
+        name = labels.get("instance_name", "")
+        reported = ReportedNode(
+            "neuron-monitor", labels.get("instance_type", ""), zone=labels.get("availability_zone", "")
+        )
+        of_node(name if name in names else labels.get("instance_id", "")).reported.append(reported)
+    return nodes

@@ -22,7 +22,10 @@ from gpucost.core.metering.accelerators import (
     ACCELERATORS,
     DRA_DRIVERS,
     DRA_DRIVERS_WITHOUT_GPUS,
+    EXTENDED_RESOURCES,
+    GPU_RESOURCES,
     NEURON,
+    NO_GPUS,
     accelerator_of_signal,
 )
 from gpucost.core.metering.energy import ENERGY_COUNTERS, POWER_GAUGES
@@ -41,7 +44,6 @@ from gpucost.core.metering.kubernetes_labels import (
     POD_LABELS_METRIC,
 )
 from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
-from gpucost.core.metering.resource_names import EXTENDED_RESOURCES, GPU_RESOURCES, NO_GPUS
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.claim_collectors import CLAIM_COLLECTORS
 from gpucost.sources.prometheus.metrics_sources import (
@@ -50,7 +52,40 @@ from gpucost.sources.prometheus.metrics_sources import (
     TrustedSeries,
     metrics_source_of,
 )
-from gpucost.sources.prometheus.shards import ALL_SERIES, Shard
+
+# Shards of a query's series, for queries whose whole result is too large for one response (AMP: 50 MB).
+#
+# PromQL has no hash function. Shards are selected by the last character of a label that is evenly distributed: uids and
+# UUIDs end in hexadecimal digits, names of nodes and ReplicaSets in digits and letters. Other endings are in the last
+# shard.
+
+_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Shard(Struct, frozen=True):
+    """Series whose label ends in one of some characters, or with `includes_others` in a character of no shard."""
+
+    endings: str = ""
+    includes_others: bool = False
+
+    def matcher(self, label: str) -> str:
+        """The PromQL matcher that selects the shard by a label."""
+        endings = f".*[{self.endings}{self.endings.upper()}]"
+        if not self.includes_others:
+            return f'{label}=~"{endings}"'
+        # An empty or missing label has no last character. It belongs to this shard only.
+        return f'{label}=~"({endings}|.*[^0-9a-zA-Z])?"'
+
+
+ALL_SERIES = Shard()
+
+
+def make_shards(count: int) -> Sequence[Shard]:
+    """Divide all series into up to 36 disjoint shards."""
+    return [Shard(_CHARACTERS[offset::count], includes_others=offset == count - 1) for offset in range(count)]
+
+
+# The PromQL queries of attribution: a handful, whatever the cluster's size.
 
 STATISTIC_LABEL = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""

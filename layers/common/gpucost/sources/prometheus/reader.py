@@ -11,10 +11,7 @@ from msgspec.structs import replace
 from gpucost.core.errors import HoursTooLargeError, MetricsResponseError, MetricsTooLargeError, MetricsUnavailableError
 from gpucost.core.hours import HOUR, HOUR_MS, format_timestamp, to_epoch_ms
 from gpucost.core.metering.accelerators import accelerator_of_power
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
-from gpucost.core.metering.observations import DeviceSeries, Observation
-from gpucost.core.metering.signals import Signal
-from gpucost.core.metering.stuck_signals import (
+from gpucost.core.metering.contradictions import (
     Gpu,
     PowerByHour,
     contradicted_gpus,
@@ -22,11 +19,13 @@ from gpucost.core.metering.stuck_signals import (
     says_in_use,
     stuck_signal_notes,
 )
+from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE
+from gpucost.core.metering.observations import DeviceSeries, Observation
+from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.cluster_labels import Clusters
-from gpucost.sources.prometheus.devices import Devices, DeviceTable, gpu_uuid, node_name, read_device_samples
-from gpucost.sources.prometheus.energy import Energy
+from gpucost.sources.prometheus.devices import Devices, DeviceTable, Energy, gpu_uuid, node_name, read_device_samples
 from gpucost.sources.prometheus.families import (
     LOOK_AROUND,
     NAMES_PER_QUERY,
@@ -38,13 +37,11 @@ from gpucost.sources.prometheus.families import (
 )
 from gpucost.sources.prometheus.fractions import Fractions
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
-from gpucost.sources.prometheus.node_hardware import InstanceLookup, NodeTypes
-from gpucost.sources.prometheus.nodes import Nodes
+from gpucost.sources.prometheus.nodes import InstanceLookup, Nodes, NodeTypes
 from gpucost.sources.prometheus.pods import Pods
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, POWER, Queries
 from gpucost.sources.prometheus.resource_claims import Claims
-from gpucost.sources.prometheus.scrape_times import ExporterScrapes
-from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
+from gpucost.sources.prometheus.scrapes import ExporterScrapes, HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.server_counters import Counters
 from gpucost.sources.prometheus.sharding import ShardedClient
 from gpucost.sources.prometheus.tables import first_common_label_name, rows_at

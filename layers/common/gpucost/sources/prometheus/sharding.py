@@ -9,10 +9,9 @@ from threading import Event
 
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.core.hours import HOUR
-from gpucost.sources.prometheus import shards
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.memory_budget import MemoryBudget, derived_size, raw_samples_size
-from gpucost.sources.prometheus.queries import Queries
+from gpucost.sources.prometheus.queries import Queries, make_shards
 
 CONCURRENT_QUERIES = 2
 """The server evaluates one while the other's response is read. More would only load the workspace."""
@@ -138,7 +137,7 @@ class ShardedClient:
             else:
                 series_by_shard = [
                     self._client.query_range(build(self._queries.for_shard(shard)), ends[0], ends[-1])
-                    for shard in shards.make_shards(count)
+                    for shard in make_shards(count)
                 ]
                 series = list(chain.from_iterable(series_by_shard))
         except MetricsTooLargeError:

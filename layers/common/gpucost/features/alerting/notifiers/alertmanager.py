@@ -22,9 +22,9 @@ from gpucost.features.alerting.notification_text import (
     summary,
     top_waster_lines,
 )
-from gpucost.features.alerting.refusals import RefusedMessageError, is_refusal
-from gpucost.runtime.bearer import BearerAuth
+from gpucost.features.alerting.ports import RefusedMessageError, is_refusal
 from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, connection_problem, post_json
+from gpucost.runtime.secrets import BearerAuth
 
 FIRING_ALERT_LIFETIME = timedelta(hours=25)
 TIMEOUT_SECONDS = 13.0

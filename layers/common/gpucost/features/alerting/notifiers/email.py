@@ -17,7 +17,7 @@ from gpucost.features.alerting.notification_text import (
     summary,
     top_waster_lines,
 )
-from gpucost.features.alerting.refusals import RefusedMessageError
+from gpucost.features.alerting.ports import RefusedMessageError
 from gpucost.runtime.bounded_http import connection_problem
 
 if TYPE_CHECKING:

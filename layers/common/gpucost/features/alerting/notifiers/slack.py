@@ -21,7 +21,7 @@ from gpucost.features.alerting.notification_text import (
     summary,
     top_waster_lines,
 )
-from gpucost.features.alerting.refusals import RefusedMessageError, is_refusal
+from gpucost.features.alerting.ports import RefusedMessageError, is_refusal
 from gpucost.runtime.bounded_http import (
     REQUEST_ERRORS,
     HttpResponse,
@@ -30,7 +30,7 @@ from gpucost.runtime.bounded_http import (
     post_json,
     retry_after,
 )
-from gpucost.runtime.secret_destinations import origin_of
+from gpucost.runtime.secrets import origin_of
 
 MAX_ATTEMPTS = 3
 TIMEOUT_SECONDS = 9.0

@@ -8,9 +8,8 @@ from gpucost.features.alerting.rule_kinds.base import AlertKind, Rule
 from gpucost.features.alerting.rule_kinds.budget import BudgetRule
 from gpucost.features.alerting.rule_kinds.data import DataRule
 from gpucost.features.alerting.rule_kinds.digest import DigestRule
-from gpucost.features.alerting.rule_kinds.external import ExternalRule
+from gpucost.features.alerting.rule_kinds.external import ExternalRule, SampleAlert
 from gpucost.features.alerting.rule_kinds.idle_workload import IdleWorkloadRule
-from gpucost.features.alerting.rule_kinds.sample import SampleAlert
 from gpucost.features.alerting.rule_kinds.spend_change import SpendChangeRule
 from gpucost.features.alerting.rule_kinds.token_cost import TokenCostRule
 from gpucost.features.alerting.rule_kinds.unallocated import UnallocatedRule

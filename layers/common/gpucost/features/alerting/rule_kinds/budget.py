@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from gpucost.core.hours import month_bounds
-from gpucost.features.alerting.findings import Finding, FiringPolicy, Subject
 from gpucost.features.alerting.formatting import FigureFormatter, format_threshold, rounded_percent
-from gpucost.features.alerting.rule_kinds.base import Figure, Rule, RuleOverride, TickRule
+from gpucost.features.alerting.rule_kinds.base import (
+    Figure,
+    Finding,
+    FiringPolicy,
+    Rule,
+    RuleOverride,
+    Subject,
+    TickRule,
+)
 from gpucost.settings.section import BOUNDED_DIGITS, Positive
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.findings import Finding, Subject
 from gpucost.features.alerting.formatting import FigureFormatter
-from gpucost.features.alerting.rule_kinds.base import Figure, TickRule
+from gpucost.features.alerting.rule_kinds.base import Figure, Finding, Subject, TickRule
 from gpucost.settings.section import BOUNDED_DIGITS
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import sum_by_key
 from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.rollups import DAY, FactKey
-from gpucost.features.alerting.findings import Digest, Subject, WastefulWorkload
+from gpucost.core.ledger import DAY, FactKey
 from gpucost.features.alerting.formatting import FigureFormatter, format_threshold, rounded_percent
-from gpucost.features.alerting.rule_kinds.base import ClockTime, Figure, TickRule
+from gpucost.features.alerting.rule_kinds.base import ClockTime, Digest, Figure, Subject, TickRule, WastefulWorkload
 
 if TYPE_CHECKING:
     from gpucost.core.ledger import DaySummary

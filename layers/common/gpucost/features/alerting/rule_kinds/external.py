@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from gpucost.features.alerting.findings import Subject
-from gpucost.features.alerting.rule_kinds.base import TickRule
+from gpucost.features.alerting.rule_kinds.base import AlertKind, Subject, TickRule
 
 
 class ExternalRule(TickRule):
@@ -33,3 +32,15 @@ class ExternalRule(TickRule):
             (scope.node_pools, subject.node_pool),
         )
         return super().covers(subject) and all(name or not patterns for patterns, name in patterns_and_names)
+
+
+# The sample that `gpucost alerts test` sends to receivers. No rule has this kind.
+
+
+class SampleAlert(AlertKind):
+    """A message that tests a receiver."""
+
+    kind = "sample"
+    title = "Test alert"
+    action = "No action is needed: this message tests the receiver."
+    needs_sentence = True

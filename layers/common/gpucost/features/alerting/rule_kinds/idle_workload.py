@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Literal
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
 from gpucost.core.hour_record import ESTIMATED_SOURCES, Line
-from gpucost.features.alerting.findings import Finding, Subject, WastefulWorkload
 from gpucost.features.alerting.formatting import FigureFormatter, format_for_hours, format_gpus, rounded_percent
-from gpucost.features.alerting.rule_kinds.base import DurationHours, Figure, HourRule, RuleOverride
+from gpucost.features.alerting.rule_kinds.base import (
+    DurationHours,
+    Figure,
+    Finding,
+    HourRule,
+    RuleOverride,
+    Subject,
+    WastefulWorkload,
+)
 from gpucost.settings.section import Percent, Positive
 
 if TYPE_CHECKING:
-    from gpucost.features.alerting.hourly_evaluation import HourFigures
+    from gpucost.features.alerting.evaluation import HourFigures
     from gpucost.features.alerting.model import Alert
 
 MIN_MEASURED_SHARE = Decimal("0.5")

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from gpucost.core.amounts import Costs, to_decimal
-from gpucost.features.alerting.findings import Finding, Subject
 from gpucost.features.alerting.formatting import FigureFormatter, format_threshold, quantized_ratio, rounded_percent
-from gpucost.features.alerting.rule_kinds.base import Figure, RuleOverride, TickRule
+from gpucost.features.alerting.rule_kinds.base import Figure, Finding, RuleOverride, Subject, TickRule
 from gpucost.settings.section import BOUNDED_DIGITS, Positive
 
 if TYPE_CHECKING:

@@ -11,22 +11,23 @@ from pydantic import Field
 
 from gpucost.core.costs_by_model import ModelSum, TokenWeights
 from gpucost.core.hour_record import ModelHour
-from gpucost.features.alerting.findings import Finding, Subject
 from gpucost.features.alerting.formatting import NOT_AVAILABLE, FigureFormatter, format_threshold, matching_exactly
 from gpucost.features.alerting.rule_kinds.base import (
     DurationHours,
     Figure,
+    Finding,
     HourRule,
     NamePattern,
     NamePatterns,
     RuleOverride,
+    Subject,
     matches_any,
 )
 from gpucost.settings import CoreSettings
 from gpucost.settings.section import Positive
 
 if TYPE_CHECKING:
-    from gpucost.features.alerting.hourly_evaluation import HourFigures
+    from gpucost.features.alerting.evaluation import HourFigures
     from gpucost.features.alerting.model import Alert
 
 TokenKind = Literal["blended", "prompt", "generated"]

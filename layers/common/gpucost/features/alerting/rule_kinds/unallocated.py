@@ -5,13 +5,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.core.amounts import CapacityCosts, to_decimal
-from gpucost.features.alerting.findings import Finding, Subject
 from gpucost.features.alerting.formatting import FigureFormatter, format_for_hours, format_threshold
-from gpucost.features.alerting.rule_kinds.base import DurationHours, Figure, HourRule, RuleOverride
+from gpucost.features.alerting.rule_kinds.base import DurationHours, Figure, Finding, HourRule, RuleOverride, Subject
 from gpucost.settings.section import Positive
 
 if TYPE_CHECKING:
-    from gpucost.features.alerting.hourly_evaluation import HourFigures
+    from gpucost.features.alerting.evaluation import HourFigures
     from gpucost.features.alerting.model import Alert
 
 

@@ -7,15 +7,23 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.core.amounts import Costs, to_decimal
-from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, Finding, Subject, WastefulWorkload
 from gpucost.features.alerting.formatting import FigureFormatter, format_for_hours, format_threshold, rounded_percent
-from gpucost.features.alerting.rule_kinds.base import DurationHours, Figure, HourRule, RuleOverride
+from gpucost.features.alerting.rule_kinds.base import (
+    CROSS_CLUSTER_WASTE_SCOPE,
+    DurationHours,
+    Figure,
+    Finding,
+    HourRule,
+    RuleOverride,
+    Subject,
+    WastefulWorkload,
+)
 from gpucost.features.alerting.rule_kinds.idle_workload import sum_by_workload, top_wasters
 from gpucost.settings.section import Percent, Positive
 
 if TYPE_CHECKING:
     from gpucost.core.hour_record import Line
-    from gpucost.features.alerting.hourly_evaluation import HourFigures
+    from gpucost.features.alerting.evaluation import HourFigures
     from gpucost.features.alerting.model import Alert
 
 

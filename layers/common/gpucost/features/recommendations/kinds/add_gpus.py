@@ -3,7 +3,7 @@
 from math import ceil
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.kinds.base import RecommendationKind
+from gpucost.features.recommendations.kinds.base import RecommendationKind, replicas_patch
 from gpucost.features.recommendations.measuring import (
     SATURATED_HOURS_SHARE,
     SERVICE_KINDS,
@@ -16,7 +16,6 @@ from gpucost.features.recommendations.measuring import (
     workload_subject,
 )
 from gpucost.features.recommendations.model import RecommendationContent, format_count, round_cents
-from gpucost.features.recommendations.patches import replicas_patch
 from gpucost.features.recommendations.pools import largest_node_gpus
 
 

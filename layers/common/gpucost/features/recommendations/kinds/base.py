@@ -1,14 +1,21 @@
 """What all kinds have: how they are recommended and combined, how a change shows, and what their savings are."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from msgspec import Struct
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.measuring import SERVICE_KINDS, WorkloadMeasures
+from gpucost.features.recommendations.measuring import (
+    SERVICE_KINDS,
+    SubjectHour,
+    WorkloadMeasures,
+    held_by_hour,
+    subject_hours,
+    with_figures,
+)
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject
-from gpucost.features.recommendations.subject_hours import SubjectHour, held_by_hour, subject_hours, with_figures
 
 Choice = Literal["largest", "always", "otherwise"]
 
@@ -107,3 +114,48 @@ class RecommendationKind:
 def remaining_work(current: SubjectHour, before: SubjectHour) -> float:
     """The part of an hour's pods that is still there. Pods that are gone took their part of the GPUs with them."""
     return min(1.0, current.demand / before.demand) if before.demand else 0.0
+
+
+# Manifests and commands for recommendations: strategic merge patches for `kubectl patch --patch-file`.
+#
+# There is a patch only if the workload's object can be patched. The ledger does not hold containers, so requests are
+# changed with `kubectl set resources`, which covers all of them.
+
+API_VERSION_OF_SCALABLE_KIND = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
+
+
+def replicas_patch(subject: RecommendationSubject, replicas: int) -> str:
+    """A patch with another number of replicas; empty for kinds without replicas."""
+    version = API_VERSION_OF_SCALABLE_KIND.get(subject.workload_kind)
+    if version is None:
+        return ""
+    return (
+        f"apiVersion: {version}\nkind: {subject.workload_kind}\n"
+        f"metadata:\n  name: {quoted(subject.workload)}\n  namespace: {quoted(subject.namespace)}\n"
+        f"spec:\n  replicas: {replicas}\n"
+    )
+
+
+def quoted(text: str) -> str:
+    """Quote a text as a YAML string."""
+    return json.dumps(text)
+
+
+def single_line(text: str) -> str:
+    """Write a text so that a comment does not end within it."""
+    return " ".join(text.split())
+
+
+def affinity_patch(subject: RecommendationSubject, terms: Sequence[str], comment: str) -> str:
+    """A patch of the node affinity of pods; empty for kinds without a pod template."""
+    version = {**API_VERSION_OF_SCALABLE_KIND, "CronJob": "batch/v1"}.get(subject.workload_kind)
+    if version is None:
+        return ""
+    pods = ["template:", "  spec:", "    affinity:", "      nodeAffinity:", *(f"        {line}" for line in terms)]
+    if subject.workload_kind == "CronJob":
+        pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
+    return (
+        f"{comment}apiVersion: {version}\nkind: {subject.workload_kind}\n"
+        f"metadata:\n  name: {quoted(subject.workload)}\n  namespace: {quoted(subject.namespace)}\n"
+        "spec:\n" + "".join(f"  {line}\n" for line in pods)
+    )

@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster
+from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster, affinity_patch, quoted
+from gpucost.features.recommendations.kinds.fewer_gpus import MIN_POD_HOURS, P95_TOLERANCE, hours_with_latency, mean_p95
 from gpucost.features.recommendations.measuring import (
     MIN_MONTHLY_SAVING_USD,
     SERVICE_KINDS,
+    SubjectHour,
     WorkloadMeasures,
     confidence_level,
     estimate_saving,
     measure_workload,
+    subject_hours,
     workload_evidence,
     workload_subject,
 )
@@ -27,10 +30,7 @@ from gpucost.features.recommendations.model import (
     recommendation_id,
     round_cents,
 )
-from gpucost.features.recommendations.patches import affinity_patch, quoted
 from gpucost.features.recommendations.pools import workload_cash_share
-from gpucost.features.recommendations.replicas import MIN_POD_HOURS, P95_TOLERANCE, hours_with_latency, mean_p95
-from gpucost.features.recommendations.subject_hours import SubjectHour, subject_hours
 
 
 class _Part(NamedTuple):

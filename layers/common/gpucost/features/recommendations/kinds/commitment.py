@@ -28,6 +28,7 @@ from gpucost.features.recommendations.kinds.base import RecommendationKind, Revi
 from gpucost.features.recommendations.measuring import (
     MIN_DATA_SHARE,
     MIN_MONTHLY_SAVING_USD,
+    SubjectHour,
     estimate_saving,
     unpriced_facts,
 )
@@ -39,7 +40,6 @@ from gpucost.features.recommendations.model import (
     round_cents,
 )
 from gpucost.features.recommendations.pools import gpus_per_node, mean_node_cost
-from gpucost.features.recommendations.subject_hours import SubjectHour
 
 MIN_HOURS: Final = 672
 """Four weeks. A commitment for a year needs more than one good week."""

@@ -10,21 +10,28 @@ from shlex import quote
 from typing import Final
 
 from gpucost.core.hours import HOURS_PER_MONTH
-from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase, regular_hours
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries
-from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster
-from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, MIN_MONTHLY_SAVING_USD, NEWEST_HOURS
+from gpucost.features.recommendations.kinds.base import RecommendationKind, ReviewedCluster, quoted, single_line
+from gpucost.features.recommendations.measuring import (
+    MIN_DATA_SHARE,
+    MIN_HOURS,
+    MIN_MONTHLY_SAVING_USD,
+    NEWEST_HOURS,
+    SubjectHour,
+    subject_hours,
+)
 from gpucost.features.recommendations.model import RecommendationContent, format_count, round_cents
-from gpucost.features.recommendations.patches import quoted, single_line
 from gpucost.features.recommendations.pools import (
+    enough_nodes_fact,
     estimate_pool_saving,
+    fewer_nodes_phrase,
     gpus_per_node,
     has_enough_prices,
     mean_pool_cost,
     pool_evidence,
     pool_subject,
+    regular_hours,
 )
-from gpucost.features.recommendations.subject_hours import SubjectHour, subject_hours
 
 MIN_SPARE_NODES: Final = 0.25
 """Nodes that must be spare on average: one for six hours a day."""

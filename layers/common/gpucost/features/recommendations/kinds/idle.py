@@ -1,9 +1,10 @@
 """Idle workloads: no hour used their GPUs."""
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.kinds.base import RecommendationKind
+from gpucost.features.recommendations.kinds.base import RecommendationKind, replicas_patch
 from gpucost.features.recommendations.measuring import (
     MIN_MONTHLY_SAVING_USD,
+    SubjectHour,
     WorkloadMeasures,
     classify_workload,
     confidence_level,
@@ -12,9 +13,7 @@ from gpucost.features.recommendations.measuring import (
     workload_subject,
 )
 from gpucost.features.recommendations.model import RecommendationContent, format_gpus, round_cents
-from gpucost.features.recommendations.patches import replicas_patch
 from gpucost.features.recommendations.pools import cash_fact, workload_cash_share
-from gpucost.features.recommendations.subject_hours import SubjectHour
 
 
 class Idle(RecommendationKind):

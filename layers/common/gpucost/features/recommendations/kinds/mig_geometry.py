@@ -4,16 +4,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
-from gpucost.features.recommendations.kinds.base import PoolPlan, RecommendationKind, ReviewedCluster
-from gpucost.features.recommendations.kinds.mig_slice import RISK, MigSlice, SliceFit, fit_slice
+from gpucost.features.recommendations.kinds.base import PoolPlan, RecommendationKind, ReviewedCluster, single_line
+from gpucost.features.recommendations.kinds.mig_slice import (
+    RISK,
+    MigSlice,
+    SliceFit,
+    fit_slice,
+    other_profile_names,
+    plan_geometries,
+    replay_plan,
+)
 from gpucost.features.recommendations.measuring import MIN_MONTHLY_SAVING_USD, workload_subject
-from gpucost.features.recommendations.mig_layouts import other_profile_names, plan_geometries, replay_plan
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, round_cents
-from gpucost.features.recommendations.patches import single_line
 from gpucost.features.recommendations.pools import (
+    enough_nodes_fact,
     estimate_pool_saving,
+    fewer_nodes_phrase,
     gpus_per_node,
     has_enough_prices,
     mean_node_cost,

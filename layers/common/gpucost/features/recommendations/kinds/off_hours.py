@@ -8,14 +8,16 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.kinds.base import RecommendationKind
+from gpucost.features.recommendations.kinds.base import API_VERSION_OF_SCALABLE_KIND, RecommendationKind, quoted
 from gpucost.features.recommendations.measuring import (
     IDLE_UTILIZATION,
     MIN_MONTHLY_SAVING_USD,
     SERVICE_KINDS,
+    SubjectHour,
     WorkloadMeasures,
     confidence_level,
     estimate_workload_saving,
+    held_by_hour,
     workload_evidence,
     workload_subject,
 )
@@ -25,9 +27,7 @@ from gpucost.features.recommendations.model import (
     round_cents,
     round_ratio,
 )
-from gpucost.features.recommendations.patches import API_VERSION_OF_SCALABLE_KIND, quoted
 from gpucost.features.recommendations.pools import workload_cash_share
-from gpucost.features.recommendations.subject_hours import SubjectHour, held_by_hour
 
 WEEK: Final = 168
 MIN_WEEKS: Final = 2

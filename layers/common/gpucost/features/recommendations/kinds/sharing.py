@@ -16,9 +16,8 @@ from typing import Final
 from msgspec import Struct
 
 from gpucost.core.metering.gpu_models import memory_gb
-from gpucost.features.recommendations.fewer_nodes import enough_nodes_fact, fewer_nodes_phrase
 from gpucost.features.recommendations.history import LookBack, PoolHourlySeries, PoolKey
-from gpucost.features.recommendations.kinds.base import PoolPlan, RecommendationKind, ReviewedCluster
+from gpucost.features.recommendations.kinds.base import PoolPlan, RecommendationKind, ReviewedCluster, single_line
 from gpucost.features.recommendations.measuring import (
     CERTAIN_COVERAGE,
     CERTAIN_HOURS,
@@ -32,9 +31,10 @@ from gpucost.features.recommendations.measuring import (
     workload_subject,
 )
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, round_cents
-from gpucost.features.recommendations.patches import single_line
 from gpucost.features.recommendations.pools import (
+    enough_nodes_fact,
     estimate_pool_saving,
+    fewer_nodes_phrase,
     gpus_per_node,
     has_enough_prices,
     mean_node_cost,

@@ -5,18 +5,20 @@ from dataclasses import replace
 
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.features.recommendations.history import LookBack, SpotPrice, WorkloadHourlySeries
-from gpucost.features.recommendations.kinds.base import RecommendationKind
+from gpucost.features.recommendations.kinds.base import RecommendationKind, affinity_patch
 from gpucost.features.recommendations.measuring import (
     MIN_MONTHLY_SAVING_USD,
     SERVICE_KINDS,
     WorkloadMeasures,
     estimate_workload_saving,
+    held_by_hour,
+    series_of,
+    sum_by_hour,
+    with_figures,
     workload_evidence,
     workload_subject,
 )
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, round_cents
-from gpucost.features.recommendations.patches import affinity_patch
-from gpucost.features.recommendations.subject_hours import held_by_hour, series_of, sum_by_hour, with_figures
 
 _SPOT_RISK = (
     "Spot nodes end with two minutes' notice, and capacity may be missing for hours: keep a part on demand, "

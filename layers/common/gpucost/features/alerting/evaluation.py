@@ -1,8 +1,9 @@
-"""Evaluation of published hours: of one cluster, or of several clusters once all of them have figures for an hour."""
+"""Evaluation of rules: when hours are published, and on the schedule."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 
 from gpucost.core.costs_by_key import CostsByKey, sum_by_key
@@ -11,13 +12,23 @@ from gpucost.core.errors import GpuCostError
 from gpucost.core.hour_record import MEASURED_SOURCES, Line, ModelHour, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.findings import CROSS_CLUSTER_WASTE_SCOPE, Finding
 from gpucost.features.alerting.model import Alert, AlertGroup, EvaluationCursor
+from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
-from gpucost.features.alerting.rule_kinds.base import HourRule
+from gpucost.features.alerting.rule_kinds.base import (
+    CROSS_CLUSTER_WASTE_SCOPE,
+    FLEET_SCOPE,
+    Finding,
+    HourRule,
+    TickRule,
+)
 from gpucost.features.alerting.scope_update import ScopeUpdate
 from gpucost.features.alerting.settings import SettingsDocument, rules_of_scope
-from gpucost.storage.ports import PublishedHours, SettingsStore
+from gpucost.features.alerting.tick_figures import TickFigures
+from gpucost.runtime.messages import AlertTick
+from gpucost.storage.ports import PublishedHours, SettingsStore, StoredSettings
+
+# Evaluation of published hours: of one cluster, or of several clusters once all of them have figures for an hour.
 
 MAX_CLUSTER_WAIT_HOURS = 3
 """For how many hours a sum over clusters waits for the last of them."""
@@ -312,3 +323,78 @@ def estimates_check(settings_store: SettingsStore[SettingsDocument]) -> Callable
         return not set(sources) <= set(MEASURED_SOURCES)
 
     return allows_estimates
+
+
+# Evaluation on the schedule: the rules that need more than a published hour, and repeated notifications.
+
+
+class ScheduledRuleEvaluator:
+    """Evaluates the rules that need more than one published hour.
+
+    Args:
+        inputs: what rules read.
+        state_store: stored alert states.
+    """
+
+    def __init__(self, inputs: RuleInputs, state_store: AlertStateStore) -> None:
+        self._inputs = inputs
+        self._state_store = state_store
+
+    def evaluate(self, stored_settings: StoredSettings[SettingsDocument], message: AlertTick) -> None:
+        """Evaluate a tick once; the same or an older tick changes nothing.
+
+        Raises:
+            ConflictError: another writer was first; evaluating again is safe.
+            SourceError: the ledger could not be read.
+        """
+        settings, tick = stored_settings.settings, TickFigures(self._inputs, stored_settings, message)
+        states = self._state_store.load(FLEET_SCOPE)
+        evaluated_through = states.cursor.evaluated_through
+        if evaluated_through is not None and tick.at <= evaluated_through:
+            return
+        if not (settings.alerts.rules or states.groups):
+            return
+        all_rules = rules_of_scope(settings, FLEET_SCOPE)
+        rules = {name: rule for name, rule in all_rules.items() if isinstance(rule, TickRule)}
+        update = ScopeUpdate(states, settings.alerts, rules)
+        for name, rule in rules.items():
+            for alert in update.alerts_of_rule(name):
+                if rule.is_over(alert, tick):
+                    update.discard_alert(alert)
+            for finding in rule.findings(tick, update.alerts_of_rule(name)):
+                update.apply_finding(name, finding)
+        digest_periods: dict[str, dict[str, str]] = {}
+        for name, rule in rules.items():
+            for digest in rule.digests(tick, partial(_reported_period, update, name)):
+                update.add_digest(name, digest)
+                digest_periods.setdefault(digest.subject.business_unit, {})[name] = digest.period
+        tick.save_days_to_date()
+        update.save(self._state_store, tick.at, digest_periods)
+        self._state_store.save_cursor(replace(update.cursor, evaluated_through=tick.at))
+
+    def repeat_notifications(
+        self, settings: SettingsDocument, states: ScopeStates, at: datetime, muting: Muting
+    ) -> tuple[AlertGroup, ...]:
+        """Repeat the notifications of firing alerts whose interval is over, unless they are acknowledged or muted.
+
+        Returns:
+            The scope's groups as they are stored now.
+
+        Raises:
+            ConflictError: another writer was first; the next tick repeats.
+        """
+        rules = rules_of_scope(settings, states.cursor.scope)
+        update = ScopeUpdate(states, settings.alerts, rules)
+        for alert in update.all_alerts():
+            hours = rules[alert.rule].repeat_hours
+            hours = settings.alerts.repeat_hours if hours is None else hours
+            is_due = is_repeat_due(alert.notified_at, at, timedelta(hours=hours) if hours else None)
+            if not is_due or alert.acknowledged_by or alert.notification is None:
+                continue
+            if not muting.mutes(alert.notification):
+                update.repeat_notification(alert, at)
+        return update.save(self._state_store)
+
+
+def _reported_period(update: ScopeUpdate, rule_name: str, business_unit: str) -> str | None:
+    return update.reported_digest_periods(business_unit).get(rule_name)

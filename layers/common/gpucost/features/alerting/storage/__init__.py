@@ -1,1 +1,0 @@
-"""Alert states, history and silences in DynamoDB."""
