@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -538,6 +538,16 @@ def test_clusters_of_the_same_currency_can_be_selected(dynamodb_url: str, enforc
 
 
 RUNNING_DAY = datetime(2026, 11, 18, 10, 15, tzinfo=UTC)
+
+
+def test_day_without_published_hours_is_one_empty_set(dynamodb_url: str, enforced: EnforcedAws) -> None:
+    midnight = datetime(2026, 11, 18, tzinfo=UTC)
+    with serving_fleet(dynamodb_url, enforced, midnight + timedelta(minutes=10), until=midnight):
+        assert sets(window="today", aggregate="namespace") == [{}]
+        for path in ("/allocation/summary", "/allocation/compute/summary"):
+            answer = request_as(role_caller("viewer"), path, {"window": "today", "aggregate": "namespace"})
+            window = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-18T00:00:00Z"}
+            assert answer.json["data"] == {"step": 0, "sets": [{"allocations": {}, "window": window}], "window": window}
 
 
 def test_rates_of_a_running_day_are_those_of_its_published_hours(dynamodb_url: str, enforced: EnforcedAws) -> None:

@@ -79,8 +79,10 @@ class AllocationQuery(Struct, frozen=True):
     """Steps of the calendar, in place of `step`; the first and the last are those parts that the window contains."""
 
     def steps(self) -> Iterator[Period]:
-        """Yield the steps of the window; the last may be shorter."""
+        """Yield the steps of the window; the last may be shorter. An empty window has one step, which is empty."""
         start = self.start
+        if start == self.end:
+            yield Period(start, start)
         while start < self.end:
             next_start = start + self.step if self.unit is None else _next_start(start, self.unit)
             end = min(next_start, self.end)
