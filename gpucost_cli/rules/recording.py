@@ -293,7 +293,10 @@ class RecordingRules:
         return f"({self.queries.series_selector(PHASE, equals('phase', 'Pending'))} == 1)"
 
     def _observed(self) -> str:
-        """Physical GPUs of each device that measure a running pod; a fraction if several pods share a GPU."""
+        """Physical GPUs of each device that measure a running pod; a fraction if several pods share a GPU.
+
+        Only a node whose GPU is a part of one (g6f) has less than one GPU, and its device is that part.
+        """
         holding = f"({self._recorded('pod:gpucost_allocated_gpus')} unless on (namespace, pod) {self._pending()})"
 
         def labelled(matcher: str) -> str:
@@ -308,7 +311,9 @@ class RecordingRules:
             for metric in ("pod:gpucost_allocated_gpus", "pod:gpucost_units")
         )
         of_slice = f"on (namespace, pod) group_left () ({allocated} / {units})"
-        return f"count by ({by}) ({whole}) / {sharers} or count by ({by}) ({slices}) * {of_slice}"
+        gpus = f"count by ({by}) ({whole}) / {sharers}"
+        part = f"on (node) group_left () (max by (node) ({self._recorded('node:gpucost_capacity_gpus')}) < 1)"
+        return f"{gpus} * {part} or {gpus} or count by ({by}) ({slices}) * {of_slice}"
 
     def _effective(self) -> str:
         """Utilized GPUs of a pod's devices, limited to its share of each device and to all that it holds."""

@@ -20,6 +20,7 @@ SAMPLE = (
     "mig-stranded",
     "mig-above-one",
     "mig-labels-old",
+    "parts-of-a-gpu",
     "time-sliced-renamed",
     "mps",
     "sharer-of-two-devices",
