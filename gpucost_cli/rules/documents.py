@@ -102,7 +102,9 @@ def limitations(settings: CoreSettings, now: datetime) -> list[str]:
     if missing := [source for source in ("pod", "shared") if source not in settings.utilization.sources]:
         sentences.append(f"the rules also measure by {', '.join(missing)}, which utilization.sources leaves out")
     if settings.instance_types:
-        sentences.append("the rules count the GPUs of instance_types by dcgm-exporter and nvidia.com/gpu.count")
+        sentences.append(
+            "the rules count the GPUs of instance_types by the hardware catalog, else by capacity or dcgm-exporter"
+        )
     if settings.nvlink_domains:
         sentences.append("GPUs that nvlink_domains strands count as unallocated in the rules")
     for unit in settings.business_units:

@@ -35,9 +35,11 @@ class SteadyMinute:
         for series in openmetrics.series(self.scenario):
             times = [time for time, _ in series.samples if time_ms - STALENESS * MINUTE_MS < time <= time_ms]
             if times and series.metric != "up":
-                last_scrapes[series.labels["instance"]] = max(*times, last_scrapes.get(series.labels["instance"], 0))
+                instance = series.labels["instance"]
+                last_scrapes[instance] = max(*times, last_scrapes.get(instance, times[0]))
         for series in metrics:
-            value = dict(series.samples).get(last_scrapes.get(series.labels["instance"], -1))
+            last_scrape = last_scrapes.get(series.labels["instance"])
+            value = None if last_scrape is None else dict(series.samples).get(last_scrape)
             if value is not None and not value.startswith("@"):
                 yield promtool.series(
                     series.metric, {"cluster": self.scenario.name, **series.labels}, f"{value} {value}"
@@ -45,9 +47,11 @@ class SteadyMinute:
 
     def held(self) -> Mapping[str, Fraction]:
         """Return the allocated physical GPUs by pod, without zeros."""
+        devices = DeviceUse(self.scenario, allocations(self.scenario))
         gpus_by_pod: dict[str, Fraction] = {}
         for allocation in self._allocations():
-            gpus_by_pod[allocation.pod.name] = gpus_by_pod.get(allocation.pod.name, Fraction(0)) + allocation.gpus
+            gpus = devices.held_gpus(allocation, self.minute)
+            gpus_by_pod[allocation.pod.name] = gpus_by_pod.get(allocation.pod.name, Fraction(0)) + gpus
         return {pod: gpus for pod, gpus in gpus_by_pod.items() if gpus}
 
     def used(self) -> Mapping[str, Fraction]:
