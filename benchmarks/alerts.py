@@ -22,8 +22,8 @@ from benchmarks.ledger import Metered
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, Line
-from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.ledger import DAY, DaySummary, HourSummary, Manifest
+from gpucost.core.hours import DAY, HOUR, month_bounds
+from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.features.alerting.alert_service import AlertService
 from gpucost.features.alerting.evaluation import estimates_check
 from gpucost.features.alerting.model import Notification

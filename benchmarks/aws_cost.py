@@ -18,8 +18,8 @@ from rich.table import Table as Printed
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY, DEFAULT_RETENTION
+from gpucost.core.hours import DAY, HOUR
+from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

@@ -40,7 +40,7 @@ from gpucost.core.metering.observations import (
 from gpucost.core.metering.usage import Holding
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
-from gpucost.runtime.gc_control import gc_paused
+from gpucost.runtime.process import gc_paused
 from gpucost.settings import CoreSettings
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)

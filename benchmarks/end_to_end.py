@@ -28,8 +28,7 @@ from benchmarks import large_cluster
 from benchmarks.figures import Figure, called
 from benchmarks.hour import settings_for
 from benchmarks.ledger import Metered
-from gpucost.core.hours import HOUR, floor_day, floor_hour
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day, floor_hour
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.dispatch import Backfill
 from gpucost.pipeline.pricing import Pricer

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_decimal, to_fixed_point
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
-from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
+from gpucost.core.hours import DAY, HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.ledger import DAY, FactKey, HourSummary, Manifest
+from gpucost.core.ledger import FactKey, HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage, Use

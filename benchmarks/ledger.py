@@ -18,8 +18,7 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

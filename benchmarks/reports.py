@@ -25,8 +25,7 @@ from rich.table import Table
 
 from benchmarks import large_ledger
 from benchmarks.figures import Figure, against
-from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, format_timestamp
 from gpucost.runtime.aws import AwsClients
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -15,8 +15,7 @@ from typing import Any
 from benchmarks import large_ledger
 from benchmarks.end_to_end import BenchmarkSystem, metrics
 from benchmarks.figures import Figure, ResourceUsage, called, stand_alone
-from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_hour
 from gpucost_devstack.aws import local_client
 from gpucost_devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost_devstack.template import transformed_template

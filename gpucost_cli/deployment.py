@@ -41,7 +41,7 @@ class Deployment:
             parts: as `Container` takes them.
         """
         from gpucost.container import Container
-        from gpucost.runtime.environment import Environment
+        from gpucost.runtime.process import Environment
 
         environment = Environment(
             table=self.table,

@@ -33,7 +33,6 @@ from gpucost.features.alerting.settings import SettingsDocument
 from gpucost.http.responses import JSON_CONTENT_TYPE, SECURITY_HEADERS
 from gpucost.pipeline.attribute import SoFar
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.environment import Environment
 from gpucost.runtime.json_text import dumps
 from gpucost.runtime.messages import (
     MAX_HOURS_PER_MESSAGE,
@@ -50,6 +49,7 @@ from gpucost.runtime.messages import (
     UncheckedAlerts,
 )
 from gpucost.runtime.observability import logger
+from gpucost.runtime.process import Environment
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader

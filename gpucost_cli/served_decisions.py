@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gpucost.container import Container
 from gpucost.core.errors import AccessDeniedError, ParameterError
-from gpucost.http.access import open_to
+from gpucost.http.routes import open_to
 
 LOOPBACK_NAMES = {"127.0.0.1", "localhost"}
 JSON = "application/json"

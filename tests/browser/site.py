@@ -18,7 +18,7 @@ from gpucost.container import Container
 from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage import DynamoRecommendations
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.sqlite_table import SqliteTable

@@ -17,12 +17,12 @@ from msgspec import structs
 
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.ledger import DAY, Limits
+from gpucost.core.hours import DAY, HOUR, floor_day, format_timestamp
+from gpucost.core.ledger import Limits
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.storage import DynamoAlertStateStore
-from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HourPublished, MessageBus, read_alert_input
+from gpucost.runtime.process import Environment
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader

@@ -15,10 +15,10 @@ from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY, Limits, PoolLimit, Quota
+from gpucost.core.hours import DAY, HOUR
+from gpucost.core.ledger import Limits, PoolLimit, Quota
 from gpucost.core.metering.inference_servers import ServedTokens
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

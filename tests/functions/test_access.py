@@ -18,9 +18,8 @@ from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.errors import SettingsError
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.features.opencost.routes import NOT_STORED
-from gpucost.http.access import caller_of, required_role
-from gpucost.http.routes import all_routes
-from gpucost.runtime.environment import Environment
+from gpucost.http.routes import all_routes, caller_of, required_role
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

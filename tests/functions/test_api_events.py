@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.access import TokenCaller
 from gpucost.core.errors import InvalidInputError
-from gpucost.http.access import caller_of
+from gpucost.http.routes import caller_of
 from gpucost_devstack.http import serving_api
 from gpucost_devstack.prometheus import free_port
 from tests.functions.api_requests import ApiResponse, Caller, event_of, request_as, send, token_caller

@@ -12,7 +12,7 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.pricing.prices import Price
 from gpucost.reports.pages import PriceBookListing, PricePage
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.price_book import PriceStore
 from gpucost_devstack.template import REPOSITORY

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY
 from gpucost_cli.manifests.dashboard_metrics import dashboards, panels
 from tests.functions.api_requests import ApiResponse
 from tests.functions.published_hours import FIRST, PERIOD, ask

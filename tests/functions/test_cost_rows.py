@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpucost.api.report_routes import cost_rows_json
 from gpucost.api.report_schemas import CostRow
 from gpucost.core.amounts import SCALE, Costs, Idle
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY
 from gpucost.core.query.grouping import GroupRow
 from gpucost.runtime.json_text import dumps
 from tests.records import unknown_costs

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gpucost.container import Container
-from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.ledger import DAY
-from gpucost.runtime.environment import Environment
+from gpucost.core.hours import DAY, HOUR, floor_day, format_timestamp
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

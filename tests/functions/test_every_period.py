@@ -18,8 +18,7 @@ from gpucost.container import Container
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.costs_by_model import InferenceRules, costs_by_model
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day, format_timestamp
 from gpucost.core.metering.inference_servers import ServedTokens
 from gpucost.core.query.grouping import GroupRow
 from gpucost.reports.parameters import QueryParameters

@@ -11,8 +11,7 @@ from benchmarks.reports import TABLE, push_settings
 from functions.api.app import PAGE_FOLDER
 from gpucost.api.app import build_app
 from gpucost.container import Container
-from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, format_timestamp
 from gpucost.runtime.aws import register_read_decoder
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

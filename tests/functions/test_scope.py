@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
 from gpucost.features.alerting.storage import AlertHistory
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -23,8 +23,8 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.features.recommendations.model import Recommendation, RecommendationSubject
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.runtime import aws
-from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HoursDue
+from gpucost.runtime.process import Environment
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ports import Table
 from gpucost.storage.sqlite_table import FILE, SqliteTable

@@ -19,7 +19,7 @@ from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage import DynamoRecommendations
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.hour_versions import HourVersions

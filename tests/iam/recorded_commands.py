@@ -15,8 +15,7 @@ from unittest.mock import patch
 import click
 import requests
 
-from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, format_timestamp
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.storage import DynamoRecommendations
 from gpucost.pipeline.dispatch import due_messages

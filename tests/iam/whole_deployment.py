@@ -18,8 +18,7 @@ import pytest
 import requests
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.pipeline.restate import PENDING_PERIOD, restate_messages

@@ -11,7 +11,6 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from gpucost.pipeline.refresh_prices import RATING_DELAY
-from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import (
     HoursDue,
     PricesDue,
@@ -20,6 +19,7 @@ from gpucost.runtime.messages import (
     read_external_alerts,
     read_message,
 )
+from gpucost.runtime.process import Environment
 from gpucost_devstack.template import REPOSITORY, transformed_template
 from tests.infra.stacks import Stack, Template, of_type
 

@@ -11,7 +11,7 @@ import pytest
 from gpucost.features.exports.exported_days import FileFormat, object_key
 from gpucost.features.exports.focus import COLUMNS, INFERENCE_COLUMNS, ColumnTypes
 from gpucost.runtime.messages import ExportDue, read_message
-from gpucost.storage import keys
+from gpucost.storage.table import partition_key
 from gpucost_devstack.template import REPOSITORY
 
 Template = dict[str, Any]
@@ -100,8 +100,8 @@ def test_export_may_only_write_its_items_of_the_ledger(template: Template) -> No
     ]
     (pattern,) = statements[0]["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
     assert len(statements) == 1
-    assert fnmatchcase(keys.partition("demo", "exports"), pattern)
-    assert not any(fnmatchcase(keys.partition("demo", kind), pattern) for kind in ("hours", "days", "rollups"))
+    assert fnmatchcase(partition_key("demo", "exports"), pattern)
+    assert not any(fnmatchcase(partition_key("demo", kind), pattern) for kind in ("hours", "days", "rollups"))
 
 
 def test_only_export_contains_duckdb(template: Template) -> None:

@@ -12,8 +12,7 @@ import pytest
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import AccessDeniedError, ParameterError
-from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, format_timestamp
 from gpucost.features.exports.exported_days import ExportedDay
 from gpucost.features.exports.listing import ExportListing
 from gpucost.pipeline.months import MonthService

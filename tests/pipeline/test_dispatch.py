@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import HourRecord, Status
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY, ClosedMonth, due_hours
+from gpucost.core.hours import DAY, HOUR
+from gpucost.core.ledger import ClosedMonth, due_hours
 from gpucost.pipeline.dispatch import MAX_PUBLICATION_GAP, DispatchService, due_messages
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import AlertTick, HoursDue, MessageBus, ScheduledTick, read_message

@@ -12,8 +12,8 @@ from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import HOUR, format_timestamp, hours_between, month_bounds, month_of
-from gpucost.core.ledger import DAY, Manifest, Restatement
+from gpucost.core.hours import DAY, HOUR, format_timestamp, hours_between, month_bounds, month_of
+from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.query.periods import Granularity
 from gpucost.features.opencost.allocation_service import AllocationQuery, AllocationService
 from gpucost.features.opencost.parameters import Filter

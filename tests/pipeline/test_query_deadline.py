@@ -23,8 +23,8 @@ from gpucost.features.recommendations.review_service import (
 from gpucost.features.recommendations.sources import PrometheusDisruption, PrometheusGpuMemory, PrometheusWaitingPods
 from gpucost.features.recommendations.storage import DynamoGpuMemory
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursDue, RecommendationsDue
+from gpucost.runtime.process import gc_paused
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.memory_budget import MemoryBudget

@@ -8,9 +8,9 @@ import pytest
 from gpucost.core.costs_by_model import InferenceRules, ModelSum, TokenWeights, costs_by_model
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.inference_servers import ServedTokens
+from gpucost.reports.model_costs import parse_inference_query, read_models
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import PeriodCosts
-from gpucost.reports.report_service import parse_inference_query, read_models
 from tests.records import line
 
 HOUR = datetime(2026, 11, 18, 10, tzinfo=UTC)

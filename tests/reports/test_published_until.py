@@ -10,7 +10,7 @@ import pytest
 
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp, parse_timestamp
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 from tests.functions.api_requests import iam_caller, request_as, serving

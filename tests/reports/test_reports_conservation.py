@@ -20,8 +20,7 @@ from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import Line
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR
 from gpucost.core.query.grouping import GroupRow
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import large_ledger, ledger_page
 from benchmarks.ledger import MONTH, measure
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from gpucost.core.errors import DataExpiredError, IntegrityError, SourceError
 from gpucost.core.hour_record import ClusterCharge
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY, Limits
+from gpucost.core.hours import DAY, HOUR
+from gpucost.core.ledger import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.features.recommendations.storage import DailyItems
 from gpucost.storage.dynamodb_table import DynamoDBTable

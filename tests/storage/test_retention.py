@@ -10,8 +10,8 @@ import pytest
 from botocore.stub import Stubber
 
 from gpucost.core.errors import ConflictError, SettingsError
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY, Retention
+from gpucost.core.hours import DAY, HOUR
+from gpucost.core.ledger import Retention
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import MAX_ATTEMPTS, DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -10,12 +10,11 @@ import pytest
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import DataExpiredError
 from gpucost.core.hour_record import HourRecord, Line
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR
 from gpucost.storage.dynamodb_table import DynamoDBTable
-from gpucost.storage.keys import lines_partition
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket
+from gpucost.storage.table import lines_partition_key
 from tests.conftest import DynamoTable
 from tests.metered_client import MeteredClient
 from tests.records import line, record
@@ -172,7 +171,9 @@ def test_late_hours_are_added_without_reading_the_lines_of_other_hours(day: Roll
         day.check()
         watched = RecordingPartitions(day.table.client)
         assert RollupStore(DynamoDBTable(watched, day.table.name)).roll_up("demo", DAY_1, OVER)
-        assert {pk for pk in watched.partitions if "#lines#" in pk} == {lines_partition("demo", DAY_1 + number * HOUR)}
+        assert {pk for pk in watched.partitions if "#lines#" in pk} == {
+            lines_partition_key("demo", DAY_1 + number * HOUR)
+        }
         day.check()
     without_lines(day)
     day.check()

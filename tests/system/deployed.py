@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import structs
 
-from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.ledger import DAY, Manifest
+from gpucost.core.hours import DAY, HOUR, floor_day
+from gpucost.core.ledger import Manifest
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from gpucost.core.hours import HOUR, floor_hour, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_hour, format_timestamp
 from gpucost.core.metering.observations import Observation
 from gpucost.runtime.messages import HoursDue, HoursToRestate, MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

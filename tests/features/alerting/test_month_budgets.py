@@ -13,7 +13,7 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.month_budgets import UnitBudget
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost_devstack.template import REPOSITORY
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws

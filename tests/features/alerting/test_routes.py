@@ -12,7 +12,7 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.queries import AlertQueries
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpucost.container import Container
 from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -14,14 +14,8 @@ import pytest
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.hour_record import HourRecord
 from gpucost.features.opencost.allocation_service import AllocationQuery, CalendarUnit
-from gpucost.features.opencost.parameters import (
-    Properties,
-    all_of,
-    parse_duration,
-    parse_filter,
-    parse_list_filters,
-    parse_window,
-)
+from gpucost.features.opencost.parameters import all_of, parse_duration, parse_filter, parse_list_filters, parse_window
+from gpucost.features.opencost.properties import Properties
 from gpucost_devstack.template import REPOSITORY
 from tests.enforced_permissions import EnforcedAws
 from tests.features.opencost.served_fleet import EXPIRED, HOUR, serving_fleet

@@ -10,8 +10,7 @@ from typing import Any
 
 from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import Coverage, HourRecord, Line, Status
-from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.dynamodb_table import DynamoDBTable
 from gpucost.storage.ledger import Ledger

@@ -9,8 +9,8 @@ import pytest
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
-from gpucost.core.hours import HOUR
-from gpucost.core.ledger import DAY, DaySummary
+from gpucost.core.hours import DAY, HOUR
+from gpucost.core.ledger import DaySummary
 from gpucost.features.recommendations.forecasts import MAX_FACTS, FleetForecast, FleetForecastService
 from tests.functions.in_memory_hours import InMemoryHours
 from tests.records import amount

@@ -9,8 +9,8 @@ import pytest
 from gpucost.core.pricing.prices import Price
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.review_service import (
-    MAX_ROWS,
-    RETENTION,
+    DAYS_RETENTION,
+    MAX_ROWS_OF_DAY,
     ReviewService,
     gpu_memory_cache,
     node_list_prices,
@@ -78,7 +78,7 @@ def test_whole_days_are_queried_once_and_failures_do_not_stop_the_review() -> No
     assert metrics.queried_days == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
         "newest first, until the first failure"
     )
-    assert store.expires == {NOW + RETENTION}
+    assert store.expires == {NOW + DAYS_RETENTION}
     metrics.queried_days.clear()
     metrics.first = midnight - 30 * DAY
     peaks_by_day = memory.days(SETTINGS.clusters[0], start, end)
@@ -93,7 +93,7 @@ class CrowdedMemory:
         return self
 
     def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
-        pods = MAX_ROWS + 1 if day == NOW.replace(hour=0, minute=0) - 2 * DAY else 1
+        pods = MAX_ROWS_OF_DAY + 1 if day == NOW.replace(hour=0, minute=0) - 2 * DAY else 1
         return {("ns", f"pod-{number}"): 1.0 for number in range(pods)}
 
 

@@ -14,14 +14,14 @@ from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import SCALE, CapacityCosts
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hour_record import Coverage, HourRecord
+from gpucost.core.hours import DAY, format_timestamp
 from gpucost.core.hours import HOUR as HOUR_LENGTH
-from gpucost.core.hours import format_timestamp
-from gpucost.core.ledger import DAY, Manifest
+from gpucost.core.ledger import Manifest
 from gpucost.core.metering.usage import Usage
 from gpucost.core.pricing.prices import InstanceShape
 from gpucost.features.split_policies.comparison import MAX_PAGE_PODS, PODS_PER_HOUR, SplitComparer
 from gpucost.reports.parameters import QueryParameters
-from gpucost.runtime.environment import Environment
+from gpucost.runtime.process import Environment
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
 from gpucost_cli import hours_commands

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from functools import cache
+from http import HTTPStatus
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -42,14 +43,28 @@ from gpucost.features.recommendations.forecasts import FleetForecastService, For
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.features.recommendations.routes import add_forecast_routes, add_recommendation_routes
 from gpucost.features.split_policies.routes import add_split_policy_routes
-from gpucost.http.access import authorize, open_to, required_role
-from gpucost.http.responses import JSON_CONTENT_TYPE, PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
-from gpucost.http.routes import all_routes, are_unknown_parameters_ignored, current_route
+from gpucost.http.responses import (
+    JSON_CONTENT_TYPE,
+    PROBLEM_JSON,
+    SECURITY_HEADERS,
+    add_problem_handlers,
+    describe_ok_response,
+    json_response,
+)
+from gpucost.http.routes import (
+    all_routes,
+    are_unknown_parameters_ignored,
+    authorize,
+    current_route,
+    open_to,
+    required_role,
+)
+from gpucost.http.schemas import Health
 from gpucost.reports.limit_reports import LimitReports
 from gpucost.reports.pages import PriceBookListing
 from gpucost.reports.report_service import ReportService
 from gpucost.reports.scoped import AccessPolicy
-from gpucost.runtime.gc_control import gc_paused
+from gpucost.runtime.process import gc_paused
 
 if TYPE_CHECKING:
     from gpucost.features.split_policies.comparison import SplitComparer
@@ -113,6 +128,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_cost_routes(app, services.reports)
     add_inference_routes(app, services.reports)
     add_hour_and_node_routes(app, services.reports)
+    _add_health_route(app)
     add_fleet_and_line_routes(app, services.reports)
     add_pool_and_quota_routes(app, services.limits)
     add_price_routes(app, services.prices)
@@ -144,6 +160,16 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
         return Response(200, HTML_CONTENT_TYPE, documentation(), headers=headers)
 
     return app
+
+
+def _add_health_route(app: APIGatewayHttpResolver) -> None:
+    responses: dict[int, Any] = {int(HTTPStatus.OK): describe_ok_response(Health)}
+
+    @app.get("/health", summary="Whether the function runs", tags=["service"], responses=responses)
+    @open_to("public")
+    def health() -> Response[str]:
+        """Returns ok if the function runs. Public; the database is not checked."""
+        return json_response({"status": "ok"})
 
 
 def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:

@@ -15,9 +15,8 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from msgspec import Struct
 
 from gpucost.core.errors import NotFoundError
-from gpucost.http.access import open_to
 from gpucost.http.responses import SECURITY_HEADERS
-from gpucost.http.routes import ignores_unknown_parameters
+from gpucost.http.routes import ignores_unknown_parameters, open_to
 from gpucost.runtime.json_text import dumps
 
 # Serves the dashboard page that Vite builds from `web/`, and the configuration it needs before sign-in.

@@ -5,70 +5,32 @@ Each route calls one service once.
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from decimal import Decimal
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
-from pydantic import Field
 
 from gpucost.api import report_schemas
-from gpucost.api.report_schemas import (
-    INSTANCE_TYPE_SOURCE,
-    CostReportResponse,
-    Currency,
-    HolderModel,
-    RowCount,
-    fields_after_rows,
-    fields_before_rows,
-)
-from gpucost.core.amounts import Costs, Totals, quantize
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ParameterError
-from gpucost.core.hour_record import LINE_AMOUNTS, Line, ModelKey
-from gpucost.core.ledger import Manifest
+from gpucost.core.hour_record import ModelKey
 from gpucost.core.pricing.prices import PriceSource
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.core.query.dimensions import DIMENSIONS, LINE_DIMENSIONS
-from gpucost.core.query.periods import Granularity, Period, parse_moment_parameter
+from gpucost.core.query.periods import Period, parse_moment_parameter
 from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
-from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.responses import (
-    csv_page,
-    describe_ok_response,
-    describe_responses,
-    json_lines_page,
-    json_page,
-    json_response,
-)
-from gpucost.http.schemas import (
-    Amount,
-    CostFigures,
-    FleetTotals,
-    Instant,
-    NextCursor,
-    NullCursor,
-    PeriodCoverageModel,
-    PeriodResponse,
-    ResponseModel,
-    coverage_fields,
-    period_fields,
-    totals_fields,
-)
-from gpucost.reports.limit_reports import LimitReports, PoolRow, QuotaRow
+from gpucost.http.responses import csv_page, describe_responses, json_lines_page, json_page, json_response
+from gpucost.http.routes import open_to, scope_of_caller
+from gpucost.http.schemas import coverage_fields, period_fields
+from gpucost.reports.limit_reports import LimitReports
 from gpucost.reports.pages import DEFAULT_LINES, DEFAULT_NODES, LINE_FILTERS, PriceBookListing
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import CostReport
-from gpucost.reports.report_service import (
-    DEFAULT_TOP_WASTERS,
-    MODEL_FIGURES,
-    ROW_FIGURES,
-    InferenceReport,
-    ReportService,
-)
+from gpucost.reports.report_service import ReportService
+from gpucost.reports.waste import DEFAULT_TOP_WASTERS
 from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text
 
 # Routes of cost reports: costs, business units, workloads, trends and waste.
@@ -291,62 +253,6 @@ def cost_rows_json(report: CostReport) -> Iterator[str]:
 # Routes that explain costs: the parts of the node cost by period, and single lines.
 
 
-class FleetPeriod(FleetTotals):
-    """The parts of the node cost in one period."""
-
-    start: Instant
-    end: Instant
-
-
-class FleetResponse(CostReportResponse):
-    """GET /v1/fleet. A period in which no hour has figures has no row."""
-
-    granularity: Granularity
-    rows: list[FleetPeriod]
-
-
-_AMOUNTS_IN_ADDITION = (*(name for name in LINE_AMOUNTS if name not in HolderModel.model_fields), "gpu_hourly_usd")
-
-
-class LineRowModel(HolderModel, amounts=_AMOUNTS_IN_ADDITION):
-    """One pod and one GPU resource in one hour.
-
-    allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
-    effective_gpu_hours is null if utilization was not measured.
-    """
-
-    cluster: str
-    hour: Instant
-    currency: str = Field(examples=["USD"])
-    node: str
-    node_pool: str
-    instance_type: str
-    capacity_type: str
-    zone: str
-    gpu_model: str
-    gpu_share_source: str = Field(
-        description="Source of the share: product-label, mig-profile, sharing, fraction, capacity, settings, whole, "
-        "neuron; mig-compute-slices and node-average are estimates",
-        examples=["mig-profile"],
-    )
-    labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")
-    split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
-    price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
-    shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
-    resource_claim: str = Field(
-        "", description="The ResourceClaim (DRA) that holds the GPUs; only if the pod does not request them"
-    )
-    dra_driver: str = Field("", description="The DRA driver of the claim; only with `resource_claim`")
-    instance_type_source: str = Field("", description=INSTANCE_TYPE_SOURCE, examples=["hardware"])
-
-
-class LinesResponse(PeriodResponse):
-    """GET /v1/lines: in order of hour and cluster."""
-
-    rows: list[LineRowModel]
-    cursor: NextCursor
-
-
 def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
     """Register the routes. The service is made on its first use."""
 
@@ -354,7 +260,7 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         "/v1/fleet",
         summary="Parts of the fleet's node cost by period",
         tags=["reports"],
-        responses=describe_responses(FleetResponse),
+        responses=describe_responses(report_schemas.FleetResponse),
     )
     @open_to("bu")
     def fleet(
@@ -373,14 +279,20 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
             start=start, end=end, window=window, granularity=granularity, cluster=cluster
         )
         report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
-        before = fields_before_rows(report, granularity=report.query.granularity)
-        return json_response({**before, "rows": [_fleet_period(*row) for row in rows], **fields_after_rows(report)})
+        before = report_schemas.fields_before_rows(report, granularity=report.query.granularity)
+        return json_response(
+            {
+                **before,
+                "rows": [report_schemas.fleet_period_fields(*row) for row in rows],
+                **report_schemas.fields_after_rows(report),
+            }
+        )
 
     @app.get(
         "/v1/lines",
         summary="Lines: single pods in single hours",
         tags=["reports"],
-        responses=describe_responses(LinesResponse),
+        responses=describe_responses(report_schemas.LinesResponse),
     )
     @open_to("bu")
     @parameters.with_filters(*LINE_FILTERS)
@@ -403,80 +315,11 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
             start=start, end=end, window=window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
         period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
-        rows = (dumps_row(_line_fields(*row)) for row in lines_page.rows)
+        rows = (dumps_row(report_schemas.line_fields(*row)) for row in lines_page.rows)
         return json_page(period_fields(period), rows, lines_page.cursor_after, {})
 
 
-def _fleet_period(period: Period, totals: Totals) -> dict[str, Any]:
-    return {"start": period.start, "end": period.end, **totals_fields(totals)}
-
-
-def _line_fields(hour: Manifest, line: Line) -> dict[str, Any]:
-    return {"cluster": hour.cluster, "hour": hour.hour, "currency": hour.currency, **line.figures()}
-
-
 # The route of costs and tokens by model.
-
-TOKEN_COUNTS = ("prompt_tokens", "generated_tokens", "cached_tokens", "requests")
-UNIT_COSTS = tuple(name for name in MODEL_FIGURES if name not in (*Costs.names(), *TOKEN_COUNTS))
-_DESCRIPTIONS = {
-    "unknown_tokens_usd": "The part of allocated_usd of pods whose tokens are unknown. Unit costs leave it out",
-    "usd_per_million_tokens": "Allocated cost of 1,000,000 prompt and generated tokens, as it was",
-    "usd_per_million_prompt_tokens": "Of prompt tokens that are not from a cache, by the weights of the settings",
-    "usd_per_million_generated_tokens": "Of generated tokens, by the weights of the settings; null without any",
-    "usd_per_million_cached_tokens": "Of prompt tokens from a cache; null without any, or if they are not counted",
-    "usd_per_request": "Allocated cost of a request, as it was",
-    "usd_per_million_tokens_at_full_use": "Without the cost of GPUs that waited: what it would be at full use",
-    "tokens_per_gpu_second": "Prompt and generated tokens ÷ allocated GPU-seconds",
-    "tokens_per_kwh": "Prompt and generated tokens ÷ energy of the GPUs; null if it was not measured",
-}
-
-
-class ModelFigures(CostFigures, amounts=UNIT_COSTS, nullable=UNIT_COSTS, descriptions=_DESCRIPTIONS, examples={}):
-    """Costs and tokens. effective_usd is the cost of serving, waste_usd the cost of waiting.
-
-    Unit costs are null without tokens, requests or a price.
-    """
-
-    prompt_tokens: int | None = Field(description="Including those from a cache; null if unknown", examples=[360000])
-    generated_tokens: int | None = Field(description="Null if unknown", examples=[72000])
-    cached_tokens: int | None = Field(description="Prompt tokens from a cache; null if unknown", examples=[108000])
-    requests: int | None = Field(description="Null if unknown", examples=[720])
-
-
-class ModelRowModel(ModelFigures):
-    """One group's figures in one period."""
-
-    tokens_per_gpu_second_p50: Amount | None = Field(
-        description="Median of the hours' tokens per GPU-second, by nearest rank, each hour once. Only hours whose "
-        "tokens are known; hours without tokens have the load 0",
-        examples=[812.5],
-    )
-    tokens_per_gpu_second_p95: Amount | None = Field(description="The 95th percentile of the hours", examples=[2140])
-    start: Instant
-    end: Instant
-    group: dict[str, str | None] = Field(
-        description="Dimension → name, for the dimensions of group_by; null for pods without an inference server, and "
-        "for the model of pods whose tokens are unknown. The consumer is null where it is unknown, or no requests came",
-        examples=[{"model": "meta-llama/Llama-3.1-8B-Instruct"}],
-    )
-
-
-class InferenceResponse(PeriodResponse):
-    """GET /v1/inference. Hours in which no inference server was seen add nothing."""
-
-    granularity: Granularity
-    group_by: list[str]
-    currency: Currency
-    rows: list[ModelRowModel]
-    row_count: RowCount
-    totals: ModelFigures | None = Field(description="Sums over the period; null if no hour has inference servers")
-    filtered_out: ModelFigures | None = Field(
-        description="What the filters exclude. The rows of all pages and this add up to the totals"
-    )
-    coverage: PeriodCoverageModel
-    hours_with_servers: int = Field(description="Cluster-hours in which inference servers were seen")
-    cursor: NextCursor
 
 
 def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -487,7 +330,7 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         summary="Costs and tokens by model",
         tags=["reports"],
         responses=describe_responses(
-            InferenceResponse,
+            report_schemas.InferenceResponse,
             extra_content={name: {"schema": {"type": "string"}} for name in ("text/csv", "application/jsonl")},
         ),
     )
@@ -527,7 +370,7 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         )
         report = service().inference(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
-            return csv_page(*_table(report), report.cursor_after, "inference.csv", report.period)
+            return csv_page(*report_schemas.models_table(report), report.cursor_after, "inference.csv", report.period)
         rows = (
             dumps_row({"start": row.start, "end": row.end, "group": row.group, **row.figures}) for row in report.rows
         )
@@ -547,11 +390,6 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         if format == "json":
             return json_page(before, rows, report.cursor_after, after)
         return json_lines_page(before, rows, report.cursor_after, after, "inference.jsonl")
-
-
-def _table(report: InferenceReport) -> tuple[list[str], list[list[Any]]]:
-    header = ["start", "end", *report.query.group_by, *ROW_FIGURES]
-    return header, [[row.start, row.end, *row.group.values(), *row.figures.values()] for row in report.rows]
 
 
 # Routes of reports on hours, nodes and restatements. Each route calls the report service once.
@@ -641,64 +479,8 @@ def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], 
         rows = (dumps_row(report_schemas.restatement_fields(row)) for row in restatements_page.rows)
         return json_page(schemas.period_fields(period), rows, restatements_page.cursor_after, {})
 
-    @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_health_responses())
-    @open_to("public")
-    def health() -> Response[str]:
-        """Returns ok if the function runs. Public; the database is not checked."""
-        return json_response({"status": "ok"})
-
-
-def _health_responses() -> dict[int, Any]:
-    return {int(HTTPStatus.OK): describe_ok_response(schemas.Health)}
-
 
 # Routes of node pool limits and resource quotas.
-
-
-class NodePoolRow(ResponseModel):
-    """A node pool's resource at the end of an hour, in units of the resource."""
-
-    cluster: str
-    hour: Instant
-    node_pool: str
-    resource: str = Field(examples=["nvidia.com/gpu"])
-    used: Amount | None = Field(
-        description="Units on the pool's nodes, allocated or not; null if Karpenter reports none"
-    )
-    limit: Amount | None = Field(description="Null if the pool has no limit")
-    percent: Amount | None = Field(
-        description="100 × used ÷ limit, rounded to 1e-12; null if one of them is null or the limit is 0"
-    )
-
-
-class NodePoolsResponse(PeriodResponse):
-    """GET /v1/nodepools. Hours without Karpenter metrics have no row."""
-
-    rows: list[NodePoolRow]
-    cursor: NullCursor
-
-
-class QuotaRowModel(ResponseModel):
-    """A GPU quota at the end of an hour, in units of its resource, with means over that hour."""
-
-    cluster: str
-    hour: Instant
-    namespace: str
-    quota: str = Field(description="Name of the ResourceQuota")
-    resource: str = Field(description="Without `requests.`", examples=["nvidia.com/gpu"])
-    hard: Amount | None = Field(description="What the quota allows")
-    requested: Amount | None = Field(
-        description="The quota's status.used at the end of the hour: requests of all pods, also pending ones"
-    )
-    held: Amount = Field(description="Mean units allocated to the namespace's pods during the hour")
-    used: Amount | None = Field(description="Mean units used, where utilization was measured; null if it was not")
-
-
-class QuotasResponse(PeriodResponse):
-    """GET /v1/quotas. Hours without quota metrics have no row."""
-
-    rows: list[QuotaRowModel]
-    cursor: NullCursor
 
 
 def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:
@@ -708,7 +490,7 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
         "/v1/nodepools",
         summary="Use and limits of node pools",
         tags=["reports"],
-        responses=describe_responses(NodePoolsResponse),
+        responses=describe_responses(report_schemas.NodePoolsResponse),
     )
     @open_to("viewer")
     def node_pools(
@@ -719,13 +501,14 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
     ) -> Response[str]:
         """GPUs of every Karpenter node pool and the pool's limit, at the end of each hour of at most 48."""
         query_parameters = QueryParameters(start=start, end=end, window=window, cluster=cluster)
-        return _rows_response(*service().pools(query_parameters, scope=scope_of_caller(app)), _pool_row)
+        period, rows = service().pools(query_parameters, scope=scope_of_caller(app))
+        return _rows_response(period, map(report_schemas.pool_fields, rows))
 
     @app.get(
         "/v1/quotas",
         summary="Use and limits of GPU quotas",
         tags=["reports"],
-        responses=describe_responses(QuotasResponse),
+        responses=describe_responses(report_schemas.QuotasResponse),
     )
     @open_to("viewer")
     def quotas(
@@ -736,58 +519,28 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
     ) -> Response[str]:
         """GPU quotas of every namespace, and what it held and used, in each hour of at most 48."""
         query_parameters = QueryParameters(start=start, end=end, window=window, cluster=cluster)
-        return _rows_response(*service().quotas(query_parameters, scope=scope_of_caller(app)), _quota_row)
+        period, rows = service().quotas(query_parameters, scope=scope_of_caller(app))
+        return _rows_response(period, map(report_schemas.quota_fields, rows))
 
 
-def _rows_response(period: Period, rows: list[Any], row_fields: Callable[[Any], dict[str, Any]]) -> Response[str]:
-    body = {**period_fields(period), "rows": [row_fields(row) for row in rows], "cursor": None}
-    return json_response(body)
-
-
-def _pool_row(row: PoolRow) -> dict[str, Any]:
-    pool = row.limit
-    return {
-        "cluster": row.cluster,
-        "hour": row.hour,
-        "node_pool": pool.node_pool,
-        "resource": pool.resource,
-        "used": pool.used,
-        "limit": pool.limit,
-        "percent": _percent(pool.used, pool.limit),
-    }
-
-
-def _quota_row(row: QuotaRow) -> dict[str, Any]:
-    quota = row.quota
-    return {
-        "cluster": row.cluster,
-        "hour": row.hour,
-        "namespace": quota.namespace,
-        "quota": quota.name,
-        "resource": quota.resource,
-        "hard": quota.hard,
-        "requested": quota.used,
-        "held": row.held,
-        "used": row.used,
-    }
-
-
-def _percent(used: Decimal | None, limit: Decimal | None) -> Decimal | None:
-    return None if used is None or not limit else quantize(100 * used / limit)
+def _rows_response(period: Period, rows: Iterable[dict[str, Any]]) -> Response[str]:
+    return json_response({**period_fields(period), "rows": list(rows), "cursor": None})
 
 
 # Routes of the price book.
 
-Start = Annotated[str, Query(description="Start of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
-End = Annotated[
+PriceStart = Annotated[str, Query(description="Start of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
+PriceEnd = Annotated[
     str,
     Query(description="End of the period, exclusive; at most 35 days after start", examples=["2026-11-19T00:00:00Z"]),
 ]
-Source = Annotated[PriceSource | None, Query(description="Only prices of this source. Default: all", examples=["spot"])]
-InstanceType = Annotated[
+PriceSourceFilter = Annotated[
+    PriceSource | None, Query(description="Only prices of this source. Default: all", examples=["spot"])
+]
+InstanceTypeFilter = Annotated[
     str | None, Query(description="Only prices that can apply to this instance type", examples=["p5.48xlarge"])
 ]
-Cursor = Annotated[
+PriceCursor = Annotated[
     str | None,
     Query(description="Cursor from the previous page. Send it with the same parameters", examples=["WzMsIFtdXQ=="]),
 ]
@@ -804,25 +557,29 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceBoo
     )
     @open_to("admin")
     def prices(
-        start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
+        start: PriceStart,
+        end: PriceEnd,
+        source: PriceSourceFilter = None,
+        instance_type: InstanceTypeFilter = None,
+        cursor: PriceCursor = None,
     ) -> Response[str]:
         """Prices in force at some time of the period, fetched from AWS or set by hand.
 
         Prices in the settings (sources rates, constant, capacity-block) and prices from the bill are not included.
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
-        page = listing().page(first, last, source=source, instance_type=instance_type, after=_read_cursor(cursor))
+        page = listing().page(first, last, source=source, instance_type=instance_type, after=_decode_position(cursor))
         return json_response(
-            report_schemas.prices_response(first, last, page, _write_cursor(page.next_position)),
+            report_schemas.prices_response(first, last, page, _encode_position(page.next_position)),
             remedy="Shorten the period, or select one source or instance_type.",
         )
 
 
-def _write_cursor(position: str | None) -> str | None:
+def _encode_position(position: str | None) -> str | None:
     return None if position is None else urlsafe_b64encode(position.encode()).decode()
 
 
-def _read_cursor(cursor: str | None) -> str:
+def _decode_position(cursor: str | None) -> str:
     try:
         position = "[]" if cursor is None else urlsafe_b64decode(cursor.encode()).decode()
         is_valid = isinstance(json.loads(position), list)

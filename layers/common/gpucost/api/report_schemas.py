@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gpucost.core.amounts import CapacityCosts, Costs, quantize
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize
 from gpucost.core.hour_record import LINE_AMOUNTS, ClusterCharge, Line, NodeHour
-from gpucost.core.ledger import Restatement
+from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
 from gpucost.core.query.grouping import GroupRow
-from gpucost.core.query.periods import Granularity
+from gpucost.core.query.periods import Granularity, Period
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
@@ -30,12 +30,14 @@ from gpucost.http.schemas import (
     period_fields,
     totals_fields,
 )
+from gpucost.reports.limit_reports import PoolRow, QuotaRow
+from gpucost.reports.model_costs import MODEL_FIGURES, ROW_FIGURES, InferenceReport
 from gpucost.reports.pages import ListedPrice, NodeRow, PricePage
 from gpucost.reports.records import CostReport, PeriodComparison
-from gpucost.reports.report_service import TopWaster
+from gpucost.reports.waste import TopWaster
 from gpucost.runtime.json_text import dumps_row, figures_template, fixed_point_text, row_writer, value_writer
 
-# Schemas of cost responses, and functions that make responses from cost reports.
+# Costs, business units, workloads, trends and waste.
 
 Currency = Annotated[str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])]
 RowCount = Annotated[int, Field(description="Number of rows on all pages")]
@@ -297,7 +299,7 @@ def _percent(change: Decimal | None, previous: Decimal | None) -> Decimal | None
     return None if change is None or not previous else quantize(100 * change / previous)
 
 
-# Schemas of responses about prices, node costs and restatements, and functions that make them.
+# Prices, node costs and restatements.
 
 INSTANCE_TYPE_SOURCE = (
     "What says the instance type if no label does: karpenter, neuron-monitor, ec2 (its API), or hardware if it is "
@@ -533,4 +535,227 @@ def restatement_fields(restatement: Restatement) -> dict[str, Any]:
             for unit, (before, after) in restatement.changed_units.items()
         ],
         "adjustment": restatement.is_adjustment,
+    }
+
+
+# Parts of the node cost, and single lines.
+
+
+class FleetPeriod(FleetTotals):
+    """The parts of the node cost in one period."""
+
+    start: Instant
+    end: Instant
+
+
+class FleetResponse(CostReportResponse):
+    """GET /v1/fleet. A period in which no hour has figures has no row."""
+
+    granularity: Granularity
+    rows: list[FleetPeriod]
+
+
+_AMOUNTS_IN_ADDITION = (*(name for name in LINE_AMOUNTS if name not in HolderModel.model_fields), "gpu_hourly_usd")
+
+
+class LineRowModel(HolderModel, amounts=_AMOUNTS_IN_ADDITION):
+    """One pod and one GPU resource in one hour.
+
+    allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
+    effective_gpu_hours is null if utilization was not measured.
+    """
+
+    cluster: str
+    hour: Instant
+    currency: str = Field(examples=["USD"])
+    node: str
+    node_pool: str
+    instance_type: str
+    capacity_type: str
+    zone: str
+    gpu_model: str
+    gpu_share_source: str = Field(
+        description="Source of the share: product-label, mig-profile, sharing, fraction, capacity, settings, whole, "
+        "neuron; mig-compute-slices and node-average are estimates",
+        examples=["mig-profile"],
+    )
+    labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")
+    split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
+    price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
+    shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
+    resource_claim: str = Field(
+        "", description="The ResourceClaim (DRA) that holds the GPUs; only if the pod does not request them"
+    )
+    dra_driver: str = Field("", description="The DRA driver of the claim; only with `resource_claim`")
+    instance_type_source: str = Field("", description=INSTANCE_TYPE_SOURCE, examples=["hardware"])
+
+
+class LinesResponse(PeriodResponse):
+    """GET /v1/lines: in order of hour and cluster."""
+
+    rows: list[LineRowModel]
+    cursor: NextCursor
+
+
+def fleet_period_fields(period: Period, totals: Totals) -> dict[str, Any]:
+    """Return a row of the fleet report."""
+    return {"start": period.start, "end": period.end, **totals_fields(totals)}
+
+
+def line_fields(hour: Manifest, line: Line) -> dict[str, Any]:
+    """Return a row of the report of lines."""
+    return {"cluster": hour.cluster, "hour": hour.hour, "currency": hour.currency, **line.figures()}
+
+
+# Costs and tokens by model.
+
+
+TOKEN_COUNTS = ("prompt_tokens", "generated_tokens", "cached_tokens", "requests")
+
+
+UNIT_COSTS = tuple(name for name in MODEL_FIGURES if name not in (*Costs.names(), *TOKEN_COUNTS))
+
+
+_MODEL_DESCRIPTIONS = {
+    "unknown_tokens_usd": "The part of allocated_usd of pods whose tokens are unknown. Unit costs leave it out",
+    "usd_per_million_tokens": "Allocated cost of 1,000,000 prompt and generated tokens, as it was",
+    "usd_per_million_prompt_tokens": "Of prompt tokens that are not from a cache, by the weights of the settings",
+    "usd_per_million_generated_tokens": "Of generated tokens, by the weights of the settings; null without any",
+    "usd_per_million_cached_tokens": "Of prompt tokens from a cache; null without any, or if they are not counted",
+    "usd_per_request": "Allocated cost of a request, as it was",
+    "usd_per_million_tokens_at_full_use": "Without the cost of GPUs that waited: what it would be at full use",
+    "tokens_per_gpu_second": "Prompt and generated tokens ÷ allocated GPU-seconds",
+    "tokens_per_kwh": "Prompt and generated tokens ÷ energy of the GPUs; null if it was not measured",
+}
+
+
+class ModelFigures(CostFigures, amounts=UNIT_COSTS, nullable=UNIT_COSTS, descriptions=_MODEL_DESCRIPTIONS, examples={}):
+    """Costs and tokens. effective_usd is the cost of serving, waste_usd the cost of waiting.
+
+    Unit costs are null without tokens, requests or a price.
+    """
+
+    prompt_tokens: int | None = Field(description="Including those from a cache; null if unknown", examples=[360000])
+    generated_tokens: int | None = Field(description="Null if unknown", examples=[72000])
+    cached_tokens: int | None = Field(description="Prompt tokens from a cache; null if unknown", examples=[108000])
+    requests: int | None = Field(description="Null if unknown", examples=[720])
+
+
+class ModelRowModel(ModelFigures):
+    """One group's figures in one period."""
+
+    tokens_per_gpu_second_p50: Amount | None = Field(
+        description="Median of the hours' tokens per GPU-second, by nearest rank, each hour once. Only hours whose "
+        "tokens are known; hours without tokens have the load 0",
+        examples=[812.5],
+    )
+    tokens_per_gpu_second_p95: Amount | None = Field(description="The 95th percentile of the hours", examples=[2140])
+    start: Instant
+    end: Instant
+    group: dict[str, str | None] = Field(
+        description="Dimension → name, for the dimensions of group_by; null for pods without an inference server, and "
+        "for the model of pods whose tokens are unknown. The consumer is null where it is unknown, or no requests came",
+        examples=[{"model": "meta-llama/Llama-3.1-8B-Instruct"}],
+    )
+
+
+class InferenceResponse(PeriodResponse):
+    """GET /v1/inference. Hours in which no inference server was seen add nothing."""
+
+    granularity: Granularity
+    group_by: list[str]
+    currency: Currency
+    rows: list[ModelRowModel]
+    row_count: RowCount
+    totals: ModelFigures | None = Field(description="Sums over the period; null if no hour has inference servers")
+    filtered_out: ModelFigures | None = Field(
+        description="What the filters exclude. The rows of all pages and this add up to the totals"
+    )
+    coverage: PeriodCoverageModel
+    hours_with_servers: int = Field(description="Cluster-hours in which inference servers were seen")
+    cursor: NextCursor
+
+
+def models_table(report: InferenceReport) -> tuple[list[str], list[list[Any]]]:
+    """Return the header and the rows of a CSV file of models."""
+    header = ["start", "end", *report.query.group_by, *ROW_FIGURES]
+    return header, [[row.start, row.end, *row.group.values(), *row.figures.values()] for row in report.rows]
+
+
+# Limits of node pools and resource quotas.
+
+
+class NodePoolRow(ResponseModel):
+    """A node pool's resource at the end of an hour, in units of the resource."""
+
+    cluster: str
+    hour: Instant
+    node_pool: str
+    resource: str = Field(examples=["nvidia.com/gpu"])
+    used: Amount | None = Field(
+        description="Units on the pool's nodes, allocated or not; null if Karpenter reports none"
+    )
+    limit: Amount | None = Field(description="Null if the pool has no limit")
+    percent: Amount | None = Field(
+        description="100 × used ÷ limit, rounded to 1e-12; null if one of them is null or the limit is 0"
+    )
+
+
+class NodePoolsResponse(PeriodResponse):
+    """GET /v1/nodepools. Hours without Karpenter metrics have no row."""
+
+    rows: list[NodePoolRow]
+    cursor: NullCursor
+
+
+class QuotaRowModel(ResponseModel):
+    """A GPU quota at the end of an hour, in units of its resource, with means over that hour."""
+
+    cluster: str
+    hour: Instant
+    namespace: str
+    quota: str = Field(description="Name of the ResourceQuota")
+    resource: str = Field(description="Without `requests.`", examples=["nvidia.com/gpu"])
+    hard: Amount | None = Field(description="What the quota allows")
+    requested: Amount | None = Field(
+        description="The quota's status.used at the end of the hour: requests of all pods, also pending ones"
+    )
+    held: Amount = Field(description="Mean units allocated to the namespace's pods during the hour")
+    used: Amount | None = Field(description="Mean units used, where utilization was measured; null if it was not")
+
+
+class QuotasResponse(PeriodResponse):
+    """GET /v1/quotas. Hours without quota metrics have no row."""
+
+    rows: list[QuotaRowModel]
+    cursor: NullCursor
+
+
+def pool_fields(row: PoolRow) -> dict[str, Any]:
+    """Return a row of the report of node pool limits."""
+    pool = row.limit
+    return {
+        "cluster": row.cluster,
+        "hour": row.hour,
+        "node_pool": pool.node_pool,
+        "resource": pool.resource,
+        "used": pool.used,
+        "limit": pool.limit,
+        "percent": _percent(pool.used, pool.limit),
+    }
+
+
+def quota_fields(row: QuotaRow) -> dict[str, Any]:
+    """Return a row of the report of quotas."""
+    quota = row.quota
+    return {
+        "cluster": row.cluster,
+        "hour": row.hour,
+        "namespace": quota.namespace,
+        "quota": quota.name,
+        "resource": quota.resource,
+        "hard": quota.hard,
+        "requested": quota.used,
+        "held": row.held,
+        "used": row.used,
     }

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 HOUR_MS = 3_600_000
 HOURS_PER_MONTH = 730
 """8,760 hours of a year ÷ 12, as on AWS's price pages."""

@@ -212,8 +212,6 @@ def hours_to_retry(manifests: Iterable[Manifest], now: datetime) -> list[datetim
 # A rollup names the versions of the hours that it sums. A reader compares them with the current manifests, hour by
 # hour, and sums again where they differ. No reader relies on a rollup being up to date.
 
-DAY = timedelta(days=1)
-
 
 class FactKey(NamedTuple):
     """The dimensions by which a day's lines are summed."""

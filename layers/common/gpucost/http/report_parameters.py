@@ -14,7 +14,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE, IdlePolicy
 from gpucost.core.query.dimensions import DIMENSIONS, LINE_DIMENSIONS, MODEL_DIMENSIONS
 from gpucost.core.query.periods import Granularity
 from gpucost.reports.pages import MAX_LINES_PER_PAGE, MAX_NODES_PER_PAGE
-from gpucost.reports.report_service import MAX_TOP_WASTERS
+from gpucost.reports.waste import MAX_TOP_WASTERS
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 _FILTER_SYNTAX = (

@@ -202,7 +202,7 @@ def json_page(
     page_rows = _rows_that_fit(rows)
     end = dumps({**fields_after, "cursor": cursor_after(len(page_rows))})
     body = f'{dumps(fields_before)[:-1]}, "rows": [{", ".join(page_rows)}], {end[1:]}'
-    return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
+    return Response(HTTPStatus.OK, JSON_CONTENT_TYPE, body, headers=dict(SECURITY_HEADERS))
 
 
 def json_lines_page(

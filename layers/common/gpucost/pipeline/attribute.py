@@ -22,6 +22,7 @@ from gpucost.core.errors import (
 )
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import (
+    DAY,
     HOUR,
     HOUR_MS,
     consecutive_runs,
@@ -31,7 +32,7 @@ from gpucost.core.hours import (
     to_epoch_ms,
 )
 from gpucost.core.intervals import IntervalMs
-from gpucost.core.ledger import DAY, Manifest, Retention, days_with_hours
+from gpucost.core.ledger import Manifest, Retention, days_with_hours
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.spans import last_scrape_before_outage
@@ -40,9 +41,9 @@ from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue, MessageBus
 from gpucost.runtime.observability import logger, tally
+from gpucost.runtime.process import gc_paused
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits_store import LimitsStore
@@ -52,60 +53,6 @@ if TYPE_CHECKING:
     from gpucost.core.metering.observations import Observation
     from gpucost.sources.prometheus.node_pool_limits import NodePoolLimitsReader
     from gpucost.sources.prometheus.reader import PrometheusReader
-
-# Records the limits of node pools and the quotas of namespaces, hour by hour.
-
-LimitsReaderFactory = Callable[[ClusterSettings, Deadline | None], "NodePoolLimitsReader"]
-"""Creates the reader of a cluster's limits; the deadline applies to all of its queries together."""
-
-
-class LimitsRecorder:
-    """Reads the limits of published hours from a cluster's metrics, and stores them.
-
-    Args:
-        create_reader: creates a reader of a cluster's limits.
-        store: where limits are stored.
-    """
-
-    def __init__(self, create_reader: LimitsReaderFactory, store: LimitsStore) -> None:
-        self._create_reader = create_reader
-        self._store = store
-
-    def record(
-        self,
-        cluster: ClusterSettings,
-        settings: CoreSettings,
-        hours: Sequence[datetime],
-        now: datetime,
-        deadline: Deadline | None = None,
-    ) -> None:
-        """Record the limits of hours that have none yet.
-
-        An hour's figures do not depend on limits: if they are unavailable, this is logged.
-
-        Args:
-            cluster: the cluster.
-            settings: the settings, which say how long limits are kept.
-            hours: the hours, in order.
-            now: the current time.
-            deadline: limit for the queries.
-        """
-        if not hours:
-            return
-        expires_at = now + settings.retention.periods().lines
-        try:
-            stored = {limits.hour for limits in self._store.limits_between(cluster.name, hours[0], hours[-1] + HOUR)}
-            for run in consecutive_runs([hour for hour in hours if hour not in stored]):
-                for limits in self._create_reader(cluster, deadline).read(run):
-                    if limits.pools or limits.quotas:
-                        self._store.put(limits, expires_at)
-        except SourceError as error:
-            logger.warning("limits were not recorded", cluster=cluster.name, reason=str(error))
-        except Exception:  # the hours are published already, and their rollups must still be updated
-            logger.exception("limits were not recorded", cluster=cluster.name)
-
-
-# Attributes hours: read metrics, meter usage, rate it, and publish each hour in the ledger.
 
 MetricsReaderFactory = Callable[[ClusterSettings, CoreSettings, Deadline | None], "PrometheusReader"]
 """Creates the reader of a cluster's metrics; the deadline applies to all of its queries together."""
@@ -174,7 +121,7 @@ class AttributeService:
         *,
         pricer: Pricer,
         clock: Clock,
-        limits: LimitsRecorder | None = None,
+        limits: "LimitsRecorder | None" = None,
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
@@ -567,3 +514,55 @@ def publish_hour_published(bus: MessageBus, manifest: Manifest, origin: Attribut
             correlation_id=correlation_id,
         )
     )
+
+
+# Records the limits of node pools and the quotas of namespaces, hour by hour.
+
+LimitsReaderFactory = Callable[[ClusterSettings, Deadline | None], "NodePoolLimitsReader"]
+"""Creates the reader of a cluster's limits; the deadline applies to all of its queries together."""
+
+
+class LimitsRecorder:
+    """Reads the limits of published hours from a cluster's metrics, and stores them.
+
+    Args:
+        create_reader: creates a reader of a cluster's limits.
+        store: where limits are stored.
+    """
+
+    def __init__(self, create_reader: LimitsReaderFactory, store: LimitsStore) -> None:
+        self._create_reader = create_reader
+        self._store = store
+
+    def record(
+        self,
+        cluster: ClusterSettings,
+        settings: CoreSettings,
+        hours: Sequence[datetime],
+        now: datetime,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Record the limits of hours that have none yet.
+
+        An hour's figures do not depend on limits: if they are unavailable, this is logged.
+
+        Args:
+            cluster: the cluster.
+            settings: the settings, which say how long limits are kept.
+            hours: the hours, in order.
+            now: the current time.
+            deadline: limit for the queries.
+        """
+        if not hours:
+            return
+        expires_at = now + settings.retention.periods().lines
+        try:
+            stored = {limits.hour for limits in self._store.limits_between(cluster.name, hours[0], hours[-1] + HOUR)}
+            for run in consecutive_runs([hour for hour in hours if hour not in stored]):
+                for limits in self._create_reader(cluster, deadline).read(run):
+                    if limits.pools or limits.quotas:
+                        self._store.put(limits, expires_at)
+        except SourceError as error:
+            logger.warning("limits were not recorded", cluster=cluster.name, reason=str(error))
+        except Exception:  # the hours are published already, and their rollups must still be updated
+            logger.exception("limits were not recorded", cluster=cluster.name)

@@ -7,7 +7,13 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.metering.instance_types import CATALOG, GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, SAGEMAKER_PREFIX
+from gpucost.core.metering.instance_types import (
+    CATALOG,
+    GPUS_OF_INSTANCE,
+    NEURON_OF_INSTANCE,
+    SAGEMAKER_PREFIX,
+    devices_of_instance,
+)
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.list_prices import list_prices
 from gpucost.core.pricing.node_costs import CapacityBlock, Pricing
@@ -134,7 +140,7 @@ def _discount(discount: DiscountSettings) -> Discount:
 BUILT_IN_SHAPES: dict[str, InstanceShape] = {
     name: InstanceShape(
         name,
-        GPUS_OF_INSTANCE.get(name) or NEURON_OF_INSTANCE[name][0],
+        devices_of_instance(name),
         CATALOG[name.removeprefix(SAGEMAKER_PREFIX)].vcpus,
         CATALOG[name.removeprefix(SAGEMAKER_PREFIX)].memory_mib,
     )

@@ -11,8 +11,8 @@ from gpucost.core.ledger import DEFAULT_RETENTION, Manifest, Retention, content_
 from gpucost.core.pricing.price_history import PriceChange
 from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_hour_published, roll_up
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, HoursToRestate, MessageBus
+from gpucost.runtime.process import gc_paused
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore

@@ -25,8 +25,8 @@ from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import InvalidInputError, SourceError
-from gpucost.core.hours import floor_day
-from gpucost.core.ledger import DAY, CostSummary, Manifest, days_with_hours
+from gpucost.core.hours import DAY, floor_day
+from gpucost.core.ledger import CostSummary, Manifest, days_with_hours
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import (
     DAY_DIMENSIONS,

@@ -93,6 +93,17 @@ def read_page(
     return ReportPage(rows[:limit], positions[: limit + 1], etag)
 
 
+def _manifests(ledger: PublishedHours, clusters: Iterable[str], period: Period, rows: str) -> list[Manifest]:
+    """Return the hours of a report in order; a period longer than 48 hours is a `ParameterError`."""
+    if period.hours() > MAX_LINE_HOURS:
+        raise ParameterError(
+            period.parameter,
+            f"the period has more than {MAX_LINE_HOURS} hours, the maximum for {rows}. Shorten the period.",
+        )
+    manifests = (manifest for name in clusters for manifest in ledger.manifests(name, period.start, period.end))
+    return sorted(manifests, key=lambda manifest: (manifest.hour, manifest.cluster))
+
+
 # Reports single lines of the ledger, page by page: one pod and one resource in one hour.
 
 DEFAULT_LINES, MAX_LINES_PER_PAGE = 500, 2_000
@@ -125,21 +136,11 @@ class LineReports:
             AccessDeniedError: the query filters by a business unit outside the caller's scope.
             ParameterError: a period longer than 48 hours, or the cursor of another query.
         """
-        period = query.period
-        if period.hours() > MAX_LINE_HOURS:
-            raise ParameterError(
-                period.parameter,
-                f"the period has more than {MAX_LINE_HOURS} hours, the maximum for lines. Shorten the period.",
-            )
-        manifests = sorted(
-            (
-                manifest
-                for name in clusters
-                for manifest in self._ledger.manifests(name, period.start, period.end)
-                if manifest.status != "incomplete"
-            ),
-            key=lambda manifest: (manifest.hour, manifest.cluster),
-        )
+        manifests = [
+            manifest
+            for manifest in _manifests(self._ledger, clusters, query.period, "lines")
+            if manifest.status != "incomplete"
+        ]
         versions = (f"{manifest.cluster} {manifest.hour:%FT%H} {manifest.version}" for manifest in manifests)
         etag = etag_of_query(f"lines {query.canonical_text()} {list(clusters)} {visible_units}", versions)
         return read_page(
@@ -194,15 +195,7 @@ class NodeReports:
         Raises:
             ParameterError: a period longer than 48 hours, or the cursor of another query.
         """
-        if period.hours() > MAX_LINE_HOURS:
-            raise ParameterError(
-                period.parameter,
-                f"the period has more than {MAX_LINE_HOURS} hours, the maximum for nodes. Shorten the period.",
-            )
-        manifests = sorted(
-            (manifest for name in clusters for manifest in self._ledger.manifests(name, period.start, period.end)),
-            key=lambda manifest: (manifest.hour, manifest.cluster),
-        )
+        manifests = _manifests(self._ledger, clusters, period, "nodes")
         query = f"nodes {format_timestamp(period.start)} {format_timestamp(period.end)} {list(clusters)} {limit}"
         etag = etag_of_query(
             query, (f"{hour.cluster} {format_timestamp(hour.hour)} {hour.version}" for hour in manifests)
@@ -226,9 +219,9 @@ class NodeReports:
 
 # Lists the prices of the price book that are in force in a period, page by page.
 
-PAGE_SIZE = 1000
+PRICES_PER_PAGE = 1000
 """Prices per page of the API."""
-MAX_DAYS = 35
+MAX_PRICE_DAYS = 35
 """Longest period of a listing, in days."""
 
 
@@ -272,7 +265,7 @@ class PriceBookListing:
         source: PriceSource | None = None,
         instance_type: str | None = None,
         after: str = "",
-        limit: int = PAGE_SIZE,
+        limit: int = PRICES_PER_PAGE,
     ) -> PricePage:
         """Return prices in force at some time of `[start, end)`.
 
@@ -293,8 +286,8 @@ class PriceBookListing:
                 "end",
                 f"must be after start ({format_timestamp(start)}), but is {format_timestamp(end)}; pass a later end",
             )
-        if (end - start).total_seconds() > MAX_DAYS * 86_400:
-            raise ParameterError("end", f"must be at most {MAX_DAYS} days after start; shorten the period")
+        if (end - start).total_seconds() > MAX_PRICE_DAYS * 86_400:
+            raise ParameterError("end", f"must be at most {MAX_PRICE_DAYS} days after start; shorten the period")
         sources = None if source is None else (source,)
         prices = self._book.in_force(start, end, sources=sources).prices
         overrides = self._book.overrides() if any(price.source == "override" for price in prices) else []

@@ -1,4 +1,4 @@
-"""Turns a request's parameters into a checked cost query, before anything is read."""
+"""Turns a request's parameters into a checked cost query, before any figures are read."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The ledger restricted to what a caller may see. All reports read through it, so no report can forget the filter.
+"""What a caller may see, and the ledger restricted to it. All reports read through it, so none can forget the filter.
 
 Callers who may not see the whole fleet get only their business units: hours, days and sums contain nothing else, and
 no capacity. Their figures add up to allocated = effective + waste + unmeasured.

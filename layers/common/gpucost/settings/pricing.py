@@ -1,4 +1,4 @@
-"""Section `pricing`: price sources in order of preference, and the part of a node's price that its GPUs bear."""
+"""Section `pricing`: the bill, price sources in order of preference, and the part of a price that GPUs bear."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -48,9 +48,7 @@ class CurSettings(Section):
         "primary"
     )
     """The Athena workgroup that runs the queries."""
-    output_location: (
-        Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
-    ) = None
+    output_location: OutputLocation | None = None
     """Where Athena writes its results. By default where the workgroup says."""
     region: Region | None = None
     """The workgroup's region. By default that of the deployment."""
@@ -102,7 +100,7 @@ class CurSettings(Section):
         return name
 
 
-# Section `pricing`: price sources in order of preference, and the part of a node's price that its GPUs bear.
+# Price sources, and the split of a node's price.
 
 Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, such as USD")]
 

@@ -1,4 +1,4 @@
-"""Documents that may outgrow an item: the first chunk is in the document's own item, the others in further items.
+"""Documents that may outgrow an item: in its own item and further ones, or (below) in items of one generation.
 
 | item | sk |
 | --- | --- |

@@ -18,8 +18,21 @@ from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, CompactLine, HourRecord, Line
 from gpucost.core.ledger import HourSummary, Manifest, Retention, content_digest
 from gpucost.runtime.observability import logger
-from gpucost.storage import compressed_documents, keys
-from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text, verify_integrity
+from gpucost.storage import compressed_documents
+from gpucost.storage.table import (
+    SCHEMA_VERSION,
+    Item,
+    business_unit_hash,
+    check_schema_version,
+    format_hour,
+    integer,
+    key,
+    lines_partition_key,
+    partition_key,
+    text,
+    to_epoch_seconds,
+    verify_integrity,
+)
 
 # Writes one business unit's lines of an hour as items, and reads them.
 #
@@ -170,7 +183,7 @@ def _decimal(number: str | None) -> Decimal | None:
     return None if number is None else parse_decimal(number)
 
 
-# Writes an hour's record as items under the id of a run, all but its manifest, and reads them.
+# All items of an hour but its manifest, under the id of a run.
 
 DocumentKind = Literal["summaries", "nodes", "models", "usage"]
 """What a version of an hour writes in chunks, each kind into a partition of its own."""
@@ -178,34 +191,34 @@ DocumentKind = Literal["summaries", "nodes", "models", "usage"]
 
 def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention) -> list[Item]:
     """Return all items of a record except its manifest; `run` is the id that `run_id_of` returns."""
-    hour, cluster = keys.format_hour(record.hour), record.cluster
+    hour, cluster = format_hour(record.hour), record.cluster
     items: list[Item] = []
     lines_end, hours_end = now + retention.lines, now + retention.hours
     if record.status != "incomplete":
         items += _summary_items(record, run, hours_end)
         if record.nodes or record.charges:
             document = compressed_documents.nodes_document(record)
-            items += chunk_items(cluster, "nodes", record.hour, run, document, lines_end)
+            items += hour_chunk_items(cluster, "nodes", record.hour, run, document, lines_end)
         if record.models:
             models = compressed_documents.models_document(record.models)
-            items += chunk_items(cluster, "models", record.hour, run, models, hours_end)
+            items += hour_chunk_items(cluster, "models", record.hour, run, models, hours_end)
         by_unit: dict[str, list[Line]] = {}
         for line in record.lines:
             by_unit.setdefault(line.business_unit, []).append(line)
         for unit, lines in by_unit.items():
-            pk = keys.lines_partition(cluster, record.hour)
-            items += line_items(pk, f"{run}#{keys.business_unit_hash(unit)}", lines, keys.to_epoch_seconds(lines_end))
+            pk = lines_partition_key(cluster, record.hour)
+            items += line_items(pk, f"{run}#{business_unit_hash(unit)}", lines, to_epoch_seconds(lines_end))
     if record.notes:
-        items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", _notes(record.notes), hours_end))
+        items.append(_item(partition_key(cluster, "notes"), f"{hour}#{run}", _notes(record.notes), hours_end))
     return items
 
 
-def chunk_items(
+def hour_chunk_items(
     cluster: str, kind: DocumentKind, hour: datetime, run: str, document: Any, expires_at: datetime
 ) -> list[Item]:
     """Return an hour's document as items, one per chunk."""
     return [
-        _item(keys.partition(cluster, kind), f"{keys.format_hour(hour)}#{run}#{number:04d}", chunk, expires_at)
+        _item(partition_key(cluster, kind), f"{format_hour(hour)}#{run}#{number:04d}", chunk, expires_at)
         for number, chunk in enumerate(compressed_documents.pack(document))
     ]
 
@@ -213,7 +226,7 @@ def chunk_items(
 def _summary_items(record: HourRecord, run: str, expires_at: datetime) -> list[Item]:
     """A summary's items. The totals are an attribute of their own, for readers that need only them."""
     document = compressed_documents.groups_document(record.by_namespace())
-    first, *others = chunk_items(record.cluster, "summaries", record.hour, run, document, expires_at)
+    first, *others = hour_chunk_items(record.cluster, "summaries", record.hour, run, document, expires_at)
     totals: Item = {"t": {"S": compressed_documents.totals_text(record.totals)}} if record.totals else {}
     return [{**first, **totals}, *others]
 
@@ -233,7 +246,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
             totals = compressed_documents.read_totals_text(text(items[0], "t"))
     elif manifest.status != "incomplete" and not _has_expired(manifest):
         raise IntegrityError(
-            f"the figures of {manifest.cluster} {keys.format_hour(manifest.hour)} are missing from the ledger, though "
+            f"the figures of {manifest.cluster} {format_hour(manifest.hour)} are missing from the ledger, though "
             "they have not expired. Restate the hour to write them again: gpucost hours restate"
         )
     if totals is not None and not totals.are_plausible():
@@ -245,7 +258,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
 
 def _has_expired(manifest: Manifest) -> bool:
     """Whether a version's summary may have expired. A manifest with figures that does not say when is damaged."""
-    return manifest.summary_expires_at is not None and keys.to_epoch_seconds(manifest.summary_expires_at) <= time.time()
+    return manifest.summary_expires_at is not None and to_epoch_seconds(manifest.summary_expires_at) <= time.time()
 
 
 def run_id_of(record: HourRecord, version: int, *restatement: object) -> str:
@@ -266,7 +279,7 @@ def _item(pk: str, sk: str, chunk: bytes, expires_at: datetime) -> Item:
         **key(pk, sk),
         "v": {"N": str(SCHEMA_VERSION)},
         "b": {"B": chunk},
-        "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
+        "expires_at": {"N": str(to_epoch_seconds(expires_at))},
     }
 
 

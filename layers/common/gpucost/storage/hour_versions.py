@@ -20,7 +20,6 @@ from gpucost.core.decimals import parse_decimal
 from gpucost.core.hour_record import Coverage, Status
 from gpucost.core.hours import month_of
 from gpucost.core.ledger import ClosedMonth, Manifest
-from gpucost.storage import keys
 from gpucost.storage.ports import Table
 from gpucost.storage.table import (
     MISSING,
@@ -31,11 +30,17 @@ from gpucost.storage.table import (
     Condition,
     Item,
     MissingOr,
+    PartitionKind,
     check_schema_version,
     equals,
+    format_hour,
+    from_epoch_seconds,
     integer,
     key,
+    parse_hour,
+    partition_key,
     text,
+    to_epoch_seconds,
     verify_integrity,
 )
 
@@ -47,16 +52,16 @@ _STATUS_CODE = {status: code for code, status in _STATUS.items()}
 
 def manifest_item(manifest: Manifest, expires_at: datetime) -> Item:
     """Return the item of a current version or of an adjustment. Notes have an item of their own."""
-    kind: keys.PartitionKind = "adjustments" if manifest.is_adjustment else "hours"
+    kind: PartitionKind = "adjustments" if manifest.is_adjustment else "hours"
     item: dict[str, dict[str, str]] = {
-        **key(keys.partition(manifest.cluster, kind), keys.format_hour(manifest.hour)),
+        **key(partition_key(manifest.cluster, kind), format_hour(manifest.hour)),
         "v": {"N": str(SCHEMA_VERSION)},
         "s": {"S": _STATUS_CODE[manifest.status]},
         "n": {"N": str(manifest.version)},
         "r": {"S": manifest.run_id},
         "x": {"N": str(manifest.settings_version)},
-        "p": {"N": str(keys.to_epoch_seconds(manifest.published_at))},
-        "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
+        "p": {"N": str(to_epoch_seconds(manifest.published_at))},
+        "expires_at": {"N": str(to_epoch_seconds(expires_at))},
     }
     if manifest.coverage is not None:
         item["ca"] = {"N": str(manifest.coverage.allocation)}
@@ -69,11 +74,11 @@ def manifest_item(manifest: Manifest, expires_at: datetime) -> Item:
     if manifest.is_backfilled:
         item["o"] = {"S": "b"}
     if manifest.summary_expires_at is not None:
-        item["e"] = {"N": str(keys.to_epoch_seconds(manifest.summary_expires_at))}
+        item["e"] = {"N": str(to_epoch_seconds(manifest.summary_expires_at))}
     if manifest.attempts:
         item["a"] = {"N": str(manifest.attempts)}
     if manifest.next_attempt_at is not None:
-        item["t"] = {"N": str(keys.to_epoch_seconds(manifest.next_attempt_at))}
+        item["t"] = {"N": str(to_epoch_seconds(manifest.next_attempt_at))}
     return item
 
 
@@ -93,24 +98,24 @@ def read_manifest(cluster: str, item: Item, *, is_adjustment: bool = False) -> M
             )
         return Manifest(
             cluster=cluster,
-            hour=keys.parse_hour(item["sk"]["S"]),
+            hour=parse_hour(item["sk"]["S"]),
             status=_STATUS[item["s"]["S"]],
             version=int(item["n"]["N"]),
             run_id=item["r"]["S"],
             settings_version=int(item["x"]["N"]),
             coverage=coverage,
             attempts=integer(item, "a"),
-            next_attempt_at=keys.from_epoch_seconds(integer(item, "t")) if "t" in item else None,
-            published_at=keys.from_epoch_seconds(int(item["p"]["N"])),
+            next_attempt_at=from_epoch_seconds(integer(item, "t")) if "t" in item else None,
+            published_at=from_epoch_seconds(int(item["p"]["N"])),
             usage_id=text(item, "u"),
             currency=text(item, "c") or "USD",
             is_adjustment=is_adjustment,
             is_backfilled=text(item, "o") == "b",
-            summary_expires_at=keys.from_epoch_seconds(integer(item, "e")) if "e" in item else None,
+            summary_expires_at=from_epoch_seconds(integer(item, "e")) if "e" in item else None,
         )
 
 
-# The current version of each hour, the pending adjustments of closed months, and which months are closed.
+# Versions of hours, and closed months.
 
 MONTHS = "MONTHS"
 NO_RUN = "-"
@@ -125,13 +130,13 @@ class HourVersions:
 
     def current(self, cluster: str, hour: datetime) -> Manifest | None:
         """Return the current version of an hour, which readers see, without its notes."""
-        item = self._table.get(keys.partition(cluster, "hours"), keys.format_hour(hour))
+        item = self._table.get(partition_key(cluster, "hours"), format_hour(hour))
         return None if item is None else read_manifest(cluster, item)
 
     def newest(self, cluster: str, hour: datetime) -> Manifest | None:
         """Return the version that the next one replaces: the hour's pending adjustment, else its current version."""
         current = self.current(cluster, hour)
-        item = self._table.get(keys.partition(cluster, "adjustments"), keys.format_hour(hour))
+        item = self._table.get(partition_key(cluster, "adjustments"), format_hour(hour))
         return current if item is None else _read_adjustment(cluster, item, current) or current
 
     def put(self, manifest: Manifest, replacing: Manifest | None, expires_at: datetime) -> None:
@@ -184,7 +189,7 @@ class HourVersions:
             {
                 **key(MONTHS, month.month),
                 "v": {"N": str(SCHEMA_VERSION)},
-                "p": {"N": str(keys.to_epoch_seconds(month.closed_at))},
+                "p": {"N": str(to_epoch_seconds(month.closed_at))},
                 "by": {"S": month.author},
                 "reason": {"S": month.reason},
             },
@@ -204,7 +209,7 @@ class HourVersions:
             current_versions: the current versions of the same hours.
         """
         current = {manifest.hour: manifest for manifest in current_versions}
-        pending = [_read_adjustment(cluster, item, current.get(keys.parse_hour(text(item, "sk")))) for item in items]
+        pending = [_read_adjustment(cluster, item, current.get(parse_hour(text(item, "sk")))) for item in items]
         return [manifest for manifest in pending if manifest is not None]
 
 
@@ -218,8 +223,8 @@ def _run_id(manifest: Manifest | None) -> str:
 
 
 def _key(manifest: Manifest) -> Item:
-    kind: keys.PartitionKind = "adjustments" if manifest.is_adjustment else "hours"
-    return key(keys.partition(manifest.cluster, kind), keys.format_hour(manifest.hour))
+    kind: PartitionKind = "adjustments" if manifest.is_adjustment else "hours"
+    return key(partition_key(manifest.cluster, kind), format_hour(manifest.hour))
 
 
 def _is_current(manifest: Manifest | None) -> Condition:
@@ -240,5 +245,5 @@ def _has_no_adjustment(current: Manifest | None) -> Condition:
 
 def _read_month(item: Item) -> ClosedMonth:
     check_schema_version(item)
-    closed_at = keys.from_epoch_seconds(integer(item, "p"))
+    closed_at = from_epoch_seconds(integer(item, "p"))
     return ClosedMonth(text(item, "sk"), closed_at, text(item, "by"), text(item, "reason"))

@@ -42,11 +42,11 @@ from gpucost.core.ledger import (
     changed_business_units,
     next_attempt,
 )
-from gpucost.storage import compressed_documents, keys
+from gpucost.storage import compressed_documents
 from gpucost.storage.hour_items import (
     DocumentKind,
     IncompleteLinesError,
-    chunk_items,
+    hour_chunk_items,
     hour_items,
     read_compact_lines,
     read_line_items,
@@ -56,7 +56,20 @@ from gpucost.storage.hour_items import (
 )
 from gpucost.storage.hour_versions import NO_RUN, HourVersions, read_manifest
 from gpucost.storage.ports import Table
-from gpucost.storage.table import Between, Item, StartsWith, check_schema_version
+from gpucost.storage.table import (
+    Between,
+    Item,
+    PartitionKind,
+    StartsWith,
+    business_unit_hash,
+    check_schema_version,
+    format_hour,
+    from_epoch_seconds,
+    lines_partition_key,
+    parse_hour_and_run,
+    partition_key,
+    to_epoch_seconds,
+)
 
 if TYPE_CHECKING:
     from gpucost.core.metering.usage import Usage
@@ -95,17 +108,17 @@ class Ledger:
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Return the current versions of the hours in `[start, end)`, oldest first, without notes; one small query."""
-        manifests = self._query_hours(keys.partition(cluster, "hours"), start, end)
+        manifests = self._query_hours(partition_key(cluster, "hours"), start, end)
         return [read_manifest(cluster, item) for item in manifests]  # which checks the schema version
 
     def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         """Return the pending adjustments of hours in `[start, end)`, oldest first, without notes."""
-        items = list(self._checked_hours(keys.partition(cluster, "adjustments"), start, end))
+        items = list(self._checked_hours(partition_key(cluster, "adjustments"), start, end))
         return self.versions.adjustments(cluster, items, self.manifests(cluster, start, end)) if items else []
 
     def newest_published_hour(self, cluster: str) -> Manifest | None:
         """Return the newest published hour, without its notes."""
-        item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
+        item = next(self._table.query(partition_key(cluster, "hours"), limit=1, newest_first=True), None)
         return None if item is None else read_manifest(cluster, item)
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
@@ -253,14 +266,12 @@ class Ledger:
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """Return an hour's lines, all or those of one business unit, in the order in which they were published."""
-        item = self._table.get(keys.partition(cluster, "hours"), keys.format_hour(hour))
+        item = self._table.get(partition_key(cluster, "hours"), format_hour(hour))
         return [] if item is None else self.lines_of(read_manifest(cluster, item), business_unit)
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """Return the lines of a version; none if any amount is implausibly large."""
-        start = f"{manifest.run_id}#" + (
-            f"{keys.business_unit_hash(business_unit)}#" if business_unit is not None else ""
-        )
+        start = f"{manifest.run_id}#" + (f"{business_unit_hash(business_unit)}#" if business_unit is not None else "")
         lines = self._read_lines(manifest, start, read_line_items)
         return lines if all(_is_plausible(line, MAX_FIXED_POINT) for line in lines) else []
 
@@ -270,11 +281,11 @@ class Ledger:
         return lines if all(_is_plausible(line, MAX_AMOUNT) for line in lines) else []
 
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
-        partition = keys.lines_partition(manifest.cluster, manifest.hour)
+        pk = lines_partition_key(manifest.cluster, manifest.hour)
         for _ in range(MAX_LINE_READS - 1):
             with suppress(IncompleteLinesError):
-                return read(self._table.query(partition, StartsWith(start)))
-        return read(self._table.query(partition, StartsWith(start)))
+                return read(self._table.query(pk, StartsWith(start)))
+        return read(self._table.query(pk, StartsWith(start)))
 
     def nodes_and_charges(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return what each node of an hour cost, and charges that belong to no node."""
@@ -283,7 +294,7 @@ class Ledger:
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return a version's nodes, and the charges that belong to no node; none if amounts are implausibly large."""
-        items = self._chunks(keys.partition(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
+        items = self._chunks(partition_key(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
         nodes, charges = compressed_documents.unpack(items, compressed_documents.read_nodes) if items else ((), ())
         return (nodes, charges) if all(node.capacity.are_plausible() for node in nodes) else ((), ())
 
@@ -314,7 +325,7 @@ class Ledger:
             return None
         from gpucost.storage.usage_documents import read_usage
 
-        items = self._chunks(keys.partition(manifest.cluster, "usage"), manifest.hour, manifest.usage_id)
+        items = self._chunks(partition_key(manifest.cluster, "usage"), manifest.hour, manifest.usage_id)
         return (
             compressed_documents.unpack(items, partial(read_usage, manifest.cluster, manifest.hour)) if items else None
         )
@@ -365,7 +376,7 @@ class Ledger:
         return summary
 
     def _chunks(self, pk: str, hour: datetime, run: str) -> list[Item]:
-        items = list(self._table.query(pk, StartsWith(f"{keys.format_hour(hour)}#{run}#")))
+        items = list(self._table.query(pk, StartsWith(f"{format_hour(hour)}#{run}#")))
         for item in items:
             check_schema_version(item)
         return items
@@ -393,14 +404,14 @@ class Ledger:
 
     def _items_of(self, manifest: Manifest, usages_kept: Set[str]) -> list[Item]:
         """The items of a superseded version, its usage only if no other version uses it."""
-        cluster, hour, run = manifest.cluster, keys.format_hour(manifest.hour), manifest.run_id
+        cluster, hour, run = manifest.cluster, format_hour(manifest.hour), manifest.run_id
         runs = dict.fromkeys(get_args(DocumentKind), run)
         runs["usage"] = "" if manifest.usage_id in usages_kept else manifest.usage_id
         return [
-            *self._table.query(keys.lines_partition(cluster, manifest.hour), StartsWith(f"{run}#")),
-            *self._table.query(keys.partition(cluster, "notes"), Between(f"{hour}#{run}", f"{hour}#{run}")),
+            *self._table.query(lines_partition_key(cluster, manifest.hour), StartsWith(f"{run}#")),
+            *self._table.query(partition_key(cluster, "notes"), Between(f"{hour}#{run}", f"{hour}#{run}")),
             *chain.from_iterable(
-                self._table.query(keys.partition(cluster, kind), StartsWith(f"{hour}#{run_of_kind}#"))
+                self._table.query(partition_key(cluster, kind), StartsWith(f"{hour}#{run_of_kind}#"))
                 for kind, run_of_kind in runs.items()
                 if run_of_kind
             ),
@@ -408,12 +419,12 @@ class Ledger:
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
         item = self._table.get(
-            keys.partition(manifest.cluster, "notes"), f"{keys.format_hour(manifest.hour)}#{manifest.run_id}"
+            partition_key(manifest.cluster, "notes"), f"{format_hour(manifest.hour)}#{manifest.run_id}"
         )
         return manifest if item is None else replace(manifest, notes=read_notes(item))
 
     def _items_of_versions(
-        self, kind: keys.PartitionKind, manifests: Sequence[Manifest]
+        self, kind: PartitionKind, manifests: Sequence[Manifest]
     ) -> dict[tuple[datetime, str], list[Item]]:
         """Return the items of versions of one cluster, which are in order, by hour and run; only of those with some."""
         if not manifests:
@@ -423,12 +434,12 @@ class Ledger:
         return {version: items[version] for version in versions if version in items}
 
     def _items_by_version(
-        self, kind: keys.PartitionKind, cluster: str, start: datetime, end: datetime
+        self, kind: PartitionKind, cluster: str, start: datetime, end: datetime
     ) -> dict[tuple[datetime, str], list[Item]]:
         """Return the items of a kind of the hours in `[start, end)`, by hour and run."""
         items: dict[tuple[datetime, str], list[Item]] = {}
-        for item in self._checked_hours(keys.partition(cluster, kind), start, end):
-            items.setdefault(keys.parse_hour_and_run(item), []).append(item)
+        for item in self._checked_hours(partition_key(cluster, kind), start, end):
+            items.setdefault(parse_hour_and_run(item), []).append(item)
         return items
 
     def _checked_hours(self, pk: str, start: datetime, end: datetime) -> Iterable[Item]:
@@ -440,8 +451,8 @@ class Ledger:
         if start >= end:
             return ()
         # `~` sorts after every character of a key, so that all items of the last hour are in.
-        last = f"{keys.format_hour(end - HOUR)}~"
-        return self._table.query(pk, Between(keys.format_hour(start), last))
+        last = f"{format_hour(end - HOUR)}~"
+        return self._table.query(pk, Between(format_hour(start), last))
 
 
 def _with_figures(manifests: Sequence[Manifest]) -> list[Manifest]:
@@ -455,27 +466,30 @@ def _is_plausible(line: Line | CompactLine, limit: Decimal | int) -> bool:
 def _usage_items(record: HourRecord, usage: "Usage", run_id: str, expiry: datetime) -> list[Item]:
     from gpucost.storage.usage_documents import usage_document
 
-    return chunk_items(record.cluster, "usage", record.hour, run_id, usage_document(usage), expiry)
+    return hour_chunk_items(record.cluster, "usage", record.hour, run_id, usage_document(usage), expiry)
+
+
+# Restatements: an item each, which names the run that it replaced.
 
 
 def restatement_items(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> list[Item]:
     """Return a restatement's items: one, and further chunks if thousands of business units changed."""
-    partition = keys.partition(restatement.cluster, "restatements")
-    sort_key = f"{keys.format_hour(restatement.hour)}#{run}"
+    pk = partition_key(restatement.cluster, "restatements")
+    sort_key = f"{format_hour(restatement.hour)}#{run}"
     first, *others = compressed_documents.pack(compressed_documents.restatement_document(restatement))
-    shared: Item = {"v": {"N": str(SCHEMA_VERSION)}, "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))}}
+    shared: Item = {"v": {"N": str(SCHEMA_VERSION)}, "expires_at": {"N": str(to_epoch_seconds(expires_at))}}
     facts: Item = {
         "b4": {"S": replaced},
         "n": {"N": str(restatement.version)},
         "x": {"N": str(restatement.settings_version)},
-        "p": {"N": str(keys.to_epoch_seconds(restatement.restated_at))},
+        "p": {"N": str(to_epoch_seconds(restatement.restated_at))},
         "c": {"S": restatement.currency},
         "c4": {"S": restatement.currency_before},
     }
     return [
-        {**key(partition, sort_key), **shared, "b": {"B": first}, **facts},
+        {**key(pk, sort_key), **shared, "b": {"B": first}, **facts},
         *(
-            {**key(partition, f"{sort_key}#{number:04d}"), **shared, "b": {"B": chunk}}
+            {**key(pk, f"{sort_key}#{number:04d}"), **shared, "b": {"B": chunk}}
             for number, chunk in enumerate(others, start=1)
         ),
     ]
@@ -498,12 +512,12 @@ def restatement_chain(
     while run != until and (run_items := items.get((manifest.hour, run))):
         replaced = text(run_items[0], "b4")
         if digest_in_run_id(run) != digest_in_run_id(replaced):
-            restatements.append(_read(manifest, run_items))
+            restatements.append(_read_restatement(manifest, run_items))
         run = replaced
     return restatements[::-1]
 
 
-def _read(manifest: Manifest, items: Sequence[Item]) -> Restatement:
+def _read_restatement(manifest: Manifest, items: Sequence[Item]) -> Restatement:
     item = items[0]
     return compressed_documents.unpack(items, lambda document: _restatement(manifest, item, document))
 
@@ -513,7 +527,7 @@ def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Re
         cluster=manifest.cluster,
         hour=manifest.hour,
         version=integer(item, "n"),
-        restated_at=keys.from_epoch_seconds(integer(item, "p")),
+        restated_at=from_epoch_seconds(integer(item, "p")),
         settings_version=integer(item, "x"),
         reason=document["reason"],
         before=compressed_documents.read_totals(document["before"]),

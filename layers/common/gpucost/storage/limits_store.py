@@ -16,9 +16,20 @@ from gpucost.core.decimals import parse_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Limits, PoolLimit, Quota
-from gpucost.storage import compressed_documents, keys
+from gpucost.storage import compressed_documents
 from gpucost.storage.ports import Table
-from gpucost.storage.table import SCHEMA_VERSION, Between, Item, check_schema_version, key, text
+from gpucost.storage.table import (
+    SCHEMA_VERSION,
+    Between,
+    Item,
+    check_schema_version,
+    format_hour,
+    key,
+    parse_hour,
+    partition_key,
+    text,
+    to_epoch_seconds,
+)
 
 
 class LimitsStore:
@@ -45,18 +56,18 @@ class LimitsStore:
             counts = f"{len(limits.pools)} pools and {len(limits.quotas)} quotas"
             raise SourceError(f"limits of {limits.cluster} {limits.hour} do not fit an item: {counts}")
         item: Item = {
-            **key(keys.partition(limits.cluster, "limits"), keys.format_hour(limits.hour)),
+            **key(partition_key(limits.cluster, "limits"), format_hour(limits.hour)),
             "v": {"N": str(SCHEMA_VERSION)},
             "b": {"B": chunk},
-            "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
+            "expires_at": {"N": str(to_epoch_seconds(expires_at))},
         }
         self._table.put_all([item])
 
     def limits_between(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
         """Return the limits and quotas of hours in `[start, end)`, oldest first; hours without any are left out."""
-        partition = keys.partition(cluster, "limits")
-        first, last = keys.format_hour(start), keys.format_hour(end - HOUR)
-        items = self._table.query(partition, Between(first, last))
+        pk = partition_key(cluster, "limits")
+        first, last = format_hour(start), format_hour(end - HOUR)
+        items = self._table.query(pk, Between(first, last))
         return [_read(cluster, item) for item in items]
 
 
@@ -68,7 +79,7 @@ def _read(cluster: str, item: Item) -> Limits:
 def _limits(cluster: str, item: Item, document: Mapping[str, Any]) -> Limits:
     return Limits(
         cluster,
-        keys.parse_hour(text(item, "sk")),
+        parse_hour(text(item, "sk")),
         tuple(PoolLimit(pool, resource, *map(_amount, amounts)) for pool, resource, *amounts in document["pools"]),
         tuple(
             Quota(namespace, name, kind, *map(_amount, amounts))

@@ -221,14 +221,14 @@ def _read_time(text: str | None) -> datetime | None:
     return None if text is None else parse_timestamp(text)
 
 
-# Stores the price book, so that an hour is priced with two small queries.
+# The book: an hour is priced with two small queries.
 
 MAX_PERIOD = timedelta(days=35)
 """Longest period that one read covers."""
 DocumentName = Literal["on-demand", "override", "shapes", "spot"]
 
 
-PARTITION = "PRICES#spot"
+SPOT_PARTITION = "PRICES#spot"
 DAY_SECONDS = 86_400
 MAX_TRANSACTION_BYTES, MAX_TRANSACTION_ITEMS = 3_000_000, 80
 """Limits of the days in one transaction, which takes 4 MB and 100 items."""
@@ -309,19 +309,19 @@ class SpotDays:
         """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest before it."""
         start = first // DAY_SECONDS * DAY_SECONDS
         end = "~" if last == FAR_FUTURE else f"{_day_name((last - 1) // DAY_SECONDS * DAY_SECONDS)}~"
-        days = _days(self._table.query(PARTITION, Between(_day_name(start), end)))
+        days = _days(self._table.query(SPOT_PARTITION, Between(_day_name(start), end)))
         before = None if days and days[0].start == start else self.newest(_day_name(start))
         return [before, *days] if before else days
 
     def newest(self, before: str = "~") -> StoredSpotDay | None:
         """Read the newest stored day before a sort key."""
-        newest = next(self._table.query(PARTITION, Before(before), limit=1, newest_first=True), None)
+        newest = next(self._table.query(SPOT_PARTITION, Before(before), limit=1, newest_first=True), None)
         if newest is None:
             return None
         items: Iterable[Item] = [newest]
         name, _, number = text(newest, "sk").partition("#")
         if int(number):
-            items = self._table.query(PARTITION, StartsWith(name))
+            items = self._table.query(SPOT_PARTITION, StartsWith(name))
         return _days(items)[0]
 
     def merge_prices(
@@ -364,11 +364,12 @@ class SpotDays:
         deletes: list[ConditionalDelete] = []
         for start, chunks in batch.days.items():
             expires_at = start + int(RETENTION.total_seconds())
-            items = chunked_documents.chunk_items(PARTITION, _day_name(start), chunks, generation + 1, expires_at)
+            items = chunked_documents.chunk_items(SPOT_PARTITION, _day_name(start), chunks, generation + 1, expires_at)
             puts += [(item, None) for item in items]
             surplus = range(len(chunks), stored[start].chunks if start in stored else 0)
             deletes += [
-                (key(PARTITION, chunked_documents.chunk_sort_key(_day_name(start), number)), None) for number in surplus
+                (key(SPOT_PARTITION, chunked_documents.chunk_sort_key(_day_name(start), number)), None)
+                for number in surplus
             ]
         self._table.transact([*puts, *map(change_put, changes)], deletes)
 
@@ -515,7 +516,7 @@ class PriceStore:
         return retry_conflicts(replace_on_demand)
 
     def update_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> PriceUpdate:
-        """Add or correct shapes of instance types; others are kept. Arguments and errors are as for `replace`."""
+        """Add or correct shapes of instance types; others are kept. Arguments as in `replace_on_demand`."""
 
         def write() -> PriceUpdate:
             document = self._documents()["shapes"]

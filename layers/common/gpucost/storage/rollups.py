@@ -28,9 +28,8 @@ from msgspec.structs import asdict
 from gpucost.core.amounts import Costs
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import ConflictError, DataExpiredError, IntegrityError
-from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.hours import DAY, HOUR, floor_day
 from gpucost.core.ledger import (
-    DAY,
     DEFAULT_RETENTION,
     DaySummary,
     FactKey,
@@ -42,7 +41,7 @@ from gpucost.core.ledger import (
     sum_day,
     sum_lines,
 )
-from gpucost.storage import chunked_documents, compressed_documents, keys
+from gpucost.storage import chunked_documents, compressed_documents
 from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Table
@@ -53,10 +52,13 @@ from gpucost.storage.table import (
     Item,
     MissingOr,
     StartsWith,
+    business_unit_hash,
     check_schema_version,
     integer,
     key,
+    partition_key,
     text,
+    to_epoch_seconds,
     verify_integrity,
 )
 
@@ -182,7 +184,7 @@ def _read_words(planes: bytes, rows: int, width: int) -> list[int]:
     return list(struct.unpack(f">{rows}q", words))
 
 
-# Stores rollups: sums of the ledger's hours by UTC day (docs/contributing/ledger.md).
+# Rollups: sums by UTC day.
 
 BUCKETS = 16
 """Facts of a sixteenth of all business units are stored together: a month of one unit is one query of few items."""
@@ -482,7 +484,7 @@ def _has_its_figures(summary: HourSummary) -> bool:
 
 def _expiry(manifests: Sequence[Manifest], retention: timedelta) -> int:
     """When rollups of these hours expire, in seconds since the epoch."""
-    return keys.to_epoch_seconds(max(manifest.published_at for manifest in manifests) + retention)
+    return to_epoch_seconds(max(manifest.published_at for manifest in manifests) + retention)
 
 
 def _covers_unit_hours(head: Item) -> bool:
@@ -588,15 +590,15 @@ def _bucket(business_unit: str) -> int:
 
 
 def _days_partition(cluster: str) -> str:
-    return keys.partition(cluster, "days")
+    return partition_key(cluster, "days")
 
 
 def _heads_partition(cluster: str) -> str:
-    return keys.partition(cluster, "rollups")
+    return partition_key(cluster, "rollups")
 
 
 def _unit_partition(cluster: str, business_unit: str) -> str:
-    return f"C#{cluster}#unit#{keys.business_unit_hash(business_unit)}"
+    return f"C#{cluster}#unit#{business_unit_hash(business_unit)}"
 
 
 def _facts_partition(cluster: str, bucket: int) -> str:

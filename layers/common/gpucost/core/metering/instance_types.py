@@ -91,3 +91,8 @@ def zone_of_provider_id(provider_id: str) -> tuple[str, str]:
         return "", ""
     zone = provider_id.removeprefix(f"{AWS_PREFIX}/").partition("/")[0]
     return ("", zone) if _ZONE_ID.match(zone) else (zone, "")
+
+
+def devices_of_instance(instance_type: str) -> int | Fraction:
+    """Return the number of GPUs or Neuron devices of an instance type; 0 if the catalog does not have it."""
+    return GPUS_OF_INSTANCE.get(instance_type) or NEURON_OF_INSTANCE.get(instance_type, (0, 0))[0]

@@ -1,4 +1,7 @@
-"""Utilization: how much of its GPUs each pod used, from the best source that the settings allow."""
+"""Utilization: how much of its GPUs each pod used, from the best source that the settings allow.
+
+First, how pods divide a shared GPU by their processes; last, the use by containers under fraction schedulers.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -120,7 +123,7 @@ def _accounts_for_use(values: _Values, *, has_all_pods: bool) -> bool:
     return 2 * pods_ms >= values.device_ms if has_all_pods else pods_ms > 0
 
 
-# Utilization: how much of its GPUs each pod used, from the best source that the settings allow.
+# The best source for each pod.
 
 PodName = tuple[str, str]
 

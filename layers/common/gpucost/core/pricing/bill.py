@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpucost.core.amounts import split, to_decimal, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
+from gpucost.core.metering.instance_types import devices_of_instance
 
 # The bill: what AWS charged for each instance in an hour, and for commitments that no instance used.
 #
@@ -269,7 +269,7 @@ def _gpu_hours(rows: Sequence[BillLine]) -> int | None:
     """Return the GPU-hours of reserved capacity; None if an instance type is not in the catalog."""
     gpu_hours = Fraction(0)
     for row in rows:
-        gpus = GPUS_OF_INSTANCE.get(row.instance_type) or NEURON_OF_INSTANCE.get(row.instance_type, (0, 0))[0]
+        gpus = devices_of_instance(row.instance_type)
         if not gpus:
             return None
         gpu_hours += gpus * (row.instance_hours or 0)

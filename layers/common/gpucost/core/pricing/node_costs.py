@@ -13,7 +13,7 @@ from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import IntervalMs
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.metering.instance_types import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE, SAGEMAKER_PREFIX
+from gpucost.core.metering.instance_types import SAGEMAKER_PREFIX, devices_of_instance
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.core.pricing.prices import (
@@ -110,7 +110,7 @@ def unused_block_charges(
         unused_ms = max(0, block.instances * time.length - used_ms)
         if not unused_ms:
             continue
-        gpus = GPUS_OF_INSTANCE.get(block.instance_type) or NEURON_OF_INSTANCE.get(block.instance_type, (0, 0))[0]
+        gpus = devices_of_instance(block.instance_type)
         charges.append(
             ClusterCharge(
                 kind="unused-capacity-block",
@@ -123,7 +123,7 @@ def unused_block_charges(
     return charges
 
 
-# Node prices: what a node-hour costs and which part its GPUs bear, from the price book, the bill and the settings.
+# The cost of a node-hour, from the first price source that covers all of it.
 
 
 class NodeCost(Struct, frozen=True):

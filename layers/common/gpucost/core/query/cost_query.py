@@ -1,4 +1,4 @@
-"""The query of `/v1/costs` as a value; equal values are the same query."""
+"""The query of `/v1/costs` as a value, and the cursors of its pages; equal values are the same query."""
 
 import hashlib
 import json
@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from gpucost.core.amounts import Costs, Idle
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, floor_day, format_timestamp
 from gpucost.core.query.dimensions import LINE_DIMENSIONS, Filter, filters_as_lists
 from gpucost.core.query.periods import Granularity, Period, row_end, row_start
 

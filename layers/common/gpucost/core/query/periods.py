@@ -1,4 +1,4 @@
-"""Periods of reports: `[start, end)` in UTC, from parameters, and their rows by granularity."""
+"""Periods of reports: `[start, end)` in UTC, their rows by granularity, and the run rate to a period's end."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from gpucost.core.amounts import WIDE_CONTEXT, quantize
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp, parse_date_or_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day, floor_hour, format_timestamp, parse_date_or_timestamp
 
 Granularity = Literal["hour", "day", "week", "month", "total"]
 MAX_LENGTHS: dict[Granularity, timedelta] = {

@@ -1,4 +1,4 @@
-"""The current month's spend of every business unit that has a budget, and the projection to the month's end."""
+"""The current month's spend by cluster and by business unit with a budget, and the projection to the month's end."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -10,8 +10,8 @@ from msgspec import Struct
 from gpucost.core.access import Scope
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.ledger import DAY, costs_by_unit
+from gpucost.core.hours import DAY, HOUR, floor_day, month_bounds
+from gpucost.core.ledger import costs_by_unit
 from gpucost.core.query.periods import MIN_RUN_RATE_HOURS, ClusterSpend, counted_since, run_rate
 from gpucost.features.alerting.ports import PartialMonthSpend
 from gpucost.features.alerting.rule_kinds.budget import lowest_budget
@@ -91,7 +91,7 @@ class ClusterMonths(dict[str, ClusterMonth]):
         return [month.of_unit(unit, since(month)) for month in of_unit] if is_summed else None
 
 
-# The current month's spend of every business unit that has a budget, and the projection to the month's end.
+# Business units that have a budget.
 
 BudgetStatus = Literal["exceeded", "projected", "within", "unknown"]
 

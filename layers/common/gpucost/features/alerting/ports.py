@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Protocol, Self
 
-import requests
 from msgspec import Struct
 
 from gpucost.core.amounts import Costs, to_decimal
@@ -176,7 +176,7 @@ MakeNotifiers = Callable[[SettingsDocument], Mapping[str, Notifier]]
 #
 # A status of 4xx says that the same message would be refused again, except 408 (timeout) and 429 (too many requests).
 
-_RETRIED = {requests.codes.request_timeout, requests.codes.too_many_requests}
+_RETRIED = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 class RefusedMessageError(GpuCostError):
@@ -185,4 +185,4 @@ class RefusedMessageError(GpuCostError):
 
 def is_refusal(status: int) -> bool:
     """Whether an HTTP status refuses a message for good."""
-    return requests.codes.bad_request <= status < requests.codes.internal_server_error and status not in _RETRIED
+    return HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _RETRIED

@@ -10,9 +10,9 @@ from gpucost.core.query.periods import parse_moment_parameter, parse_period
 from gpucost.features.alerting import schemas
 from gpucost.features.alerting.month_budgets import BudgetService
 from gpucost.features.alerting.queries import AlertQueries
-from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.report_parameters import Window
 from gpucost.http.responses import describe_responses, json_response
+from gpucost.http.routes import open_to, scope_of_caller
 
 HistoryStart = Annotated[
     str | None,

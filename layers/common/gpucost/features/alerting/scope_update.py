@@ -1,4 +1,4 @@
-"""The update of one scope: findings change alerts and add notifications, and changed groups are saved by version."""
+"""Alerts as a state machine, and the update of one scope: findings change alerts, and changed groups are saved."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -141,7 +141,7 @@ def _start_of_run(alert: Alert, evaluations: tuple[Evaluation, ...]) -> datetime
     return start or alert.since
 
 
-# The update of one scope: findings change alerts and add notifications, and changed groups are saved by version.
+# The update of one scope. Changed groups are saved by version.
 
 HISTORY_RECEIVER = "history"
 """The receiver that records every notification. It comes before all other receivers."""

@@ -19,7 +19,6 @@ from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, ScopeStates
 from gpucost.storage import chunked_documents as chunks
 from gpucost.storage import compressed_documents as blobs
-from gpucost.storage import keys
 from gpucost.storage.chunked_documents import retry_conflicts
 from gpucost.storage.ports import Table
 from gpucost.storage.table import (
@@ -33,9 +32,11 @@ from gpucost.storage.table import (
     StartsWith,
     check_schema_version,
     equals,
+    format_hour,
     integer,
     key,
     text,
+    to_epoch_seconds,
     verify_integrity,
 )
 
@@ -219,7 +220,7 @@ def _document_items(cluster: str, sk: str, document: Any, since: datetime) -> li
     head: Item = {
         **key(_spend_partition_key(cluster), sk),
         "v": {"N": str(SCHEMA_VERSION)},
-        "expires_at": {"N": str(keys.to_epoch_seconds(since + SPEND_RETENTION))},
+        "expires_at": {"N": str(to_epoch_seconds(since + SPEND_RETENTION))},
     }
     return chunks.document_items(head, blob, {"h": {"B": hashlib.sha256(blob).digest()[:16]}})
 
@@ -233,7 +234,7 @@ def _month_part_sort_key(month: datetime, part: int) -> str:
 
 
 def _day_to_date_sort_key(hour: datetime) -> str:
-    return f"day#{keys.format_hour(hour)}"
+    return f"day#{format_hour(hour)}"
 
 
 # The notification history and silences in the ledger's table.
@@ -261,10 +262,10 @@ class AlertHistory:
         for notification in notifications:
             id_hash = hashlib.sha256(notification.id.encode()).hexdigest()[:16]
             item: Item = {
-                **key(_history_partition_key(scope), f"{keys.format_hour(notification.hour)}#{id_hash}"),
+                **key(_history_partition_key(scope), f"{format_hour(notification.hour)}#{id_hash}"),
                 "v": {"N": str(SCHEMA_VERSION)},
                 "b": {"B": zlib.compress(_NOTIFICATION_ADAPTER.dump_json(notification))},
-                "expires_at": {"N": str(keys.to_epoch_seconds(notification.hour + HISTORY_RETENTION))},
+                "expires_at": {"N": str(to_epoch_seconds(notification.hour + HISTORY_RETENTION))},
             }
             try:
                 self._table.put(item, MISSING)
@@ -276,8 +277,8 @@ class AlertHistory:
         if start >= end:
             return []
         # `~` sorts after every character of a key, so that all items of the last hour are included.
-        last = f"{keys.format_hour(end - timedelta(microseconds=1))}~"
-        items = self._table.query(_history_partition_key(scope), Between(keys.format_hour(start), last))
+        last = f"{format_hour(end - timedelta(microseconds=1))}~"
+        items = self._table.query(_history_partition_key(scope), Between(format_hour(start), last))
         notifications = []
         for item in items:
             check_schema_version(item)
@@ -307,7 +308,7 @@ class SilenceStore:
             **key(_SILENCES_PARTITION_KEY, silence.id),
             "v": {"N": str(SCHEMA_VERSION)},
             "s": {"S": _SILENCE_ADAPTER.dump_json(replace(silence, starts_at=starts_at, ends_at=ends_at)).decode()},
-            "expires_at": {"N": str(keys.to_epoch_seconds(ends_at + SILENCE_RETENTION))},
+            "expires_at": {"N": str(to_epoch_seconds(ends_at + SILENCE_RETENTION))},
         }
         self._table.put_all([item])
 

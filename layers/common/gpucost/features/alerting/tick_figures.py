@@ -11,8 +11,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
 
-from gpucost.core.hours import HOUR, floor_day, floor_hour, month_bounds
-from gpucost.core.ledger import DAY, DaySummary, costs_by_unit
+from gpucost.core.hours import DAY, HOUR, floor_day, floor_hour, month_bounds
+from gpucost.core.ledger import DaySummary, costs_by_unit
 from gpucost.features.alerting.month_budgets import ClusterMonth, ClusterMonths, earlier_units
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import ABSENT_DAY, DayToDateSpend, PartialMonthSpend, RuleInputs

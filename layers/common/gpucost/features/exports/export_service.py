@@ -23,8 +23,8 @@ from gpucost.core.errors import (
     SourceError,
 )
 from gpucost.core.hour_record import HourRecord, ModelHour
-from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.ledger import DAY, HourSummary
+from gpucost.core.hours import DAY, floor_day, format_timestamp
+from gpucost.core.ledger import HourSummary
 from gpucost.features.exports.exported_days import (
     ExportBucket,
     ExportedDay,

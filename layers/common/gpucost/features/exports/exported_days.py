@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from gpucost.core.hours import floor_day, hours_between
-from gpucost.core.ledger import DAY, Manifest
+from gpucost.core.hours import DAY, floor_day, hours_between
+from gpucost.core.ledger import Manifest
 from gpucost.features.exports.focus import Row
 
 EXPORT_FORMAT = 3

@@ -80,7 +80,7 @@ x_AllocationCoverage x_GpuHourlyPrice x_GpuShare x_Utilization x_UtilizationCove
 """Type of each column, in the order of the columns."""
 
 
-# FOCUS 1.3 rows of a cluster-hour, with each node's cost split among the pods that held its GPUs.
+# Rows: each node's cost is split among the pods that held its GPUs.
 
 _WorkloadKey = tuple[str, str, str, str, str]
 """Business unit, namespace, kind, workload and GPU model: what costs by model have in common with lines."""

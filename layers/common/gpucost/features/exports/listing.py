@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpucost.core.errors import InvalidInputError, ParameterError
-from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, floor_day, format_timestamp
 from gpucost.features.exports.exported_days import ExportedDay, FileFormat, fingerprint, manifests_by_day, object_key
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore

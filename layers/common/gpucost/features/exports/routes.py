@@ -10,8 +10,8 @@ from pydantic import Field
 
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.features.exports.listing import ExportListing, ListedExport
-from gpucost.http.access import open_to
 from gpucost.http.responses import describe_responses, json_response
+from gpucost.http.routes import open_to
 from gpucost.http.schemas import Instant, ResponseModel
 
 Start = Annotated[str, Query(description="First UTC day of the period", examples=["2026-11-01T00:00:00Z"])]

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.features.exports.exported_days import DayStatus, ExportedDay
-from gpucost.storage import keys
 from gpucost.storage.ports import Table
 from gpucost.storage.table import (
     SCHEMA_VERSION,
@@ -17,9 +16,12 @@ from gpucost.storage.table import (
     Item,
     MissingOr,
     check_schema_version,
+    from_epoch_seconds,
     integer,
     key,
+    partition_key,
     text,
+    to_epoch_seconds,
 )
 
 # Records exported days in DynamoDB: one item per cluster and day, `C#<cluster>#exports` / `<day>`.
@@ -44,14 +46,14 @@ class DynamoExports:
         if start >= end:
             return []
         last = _sort_key(end - timedelta(microseconds=1))
-        partition = keys.partition(cluster, "exports")
-        items = self._table.query(partition, Between(_sort_key(start), last))
+        pk = partition_key(cluster, "exports")
+        items = self._table.query(pk, Between(_sort_key(start), last))
         return [day for day in (_read_day(cluster, item) for item in items) if day.day >= start]
 
     def put(self, exported: ExportedDay) -> None:
         """Record an exported day, unless the recorded export has newer versions of the hours."""
         item = {
-            **key(keys.partition(exported.cluster, "exports"), _sort_key(exported.day)),
+            **key(partition_key(exported.cluster, "exports"), _sort_key(exported.day)),
             "v": {"N": str(SCHEMA_VERSION)},
             "s": {"S": exported.status[0]},
             "c": {"N": str(exported.export_version)},
@@ -59,7 +61,7 @@ class DynamoExports:
             "bp": {"N": str(exported.parquet_bytes)},
             "bc": {"N": str(exported.csv_bytes)},
             "cu": {"S": exported.currency},
-            "at": {"N": str(keys.to_epoch_seconds(exported.exported_at))},
+            "at": {"N": str(to_epoch_seconds(exported.exported_at))},
             **{
                 name: {"N": str(number)}
                 for name, number in (("ri", exported.inference_row_count), ("bi", exported.inference_bytes))
@@ -67,7 +69,7 @@ class DynamoExports:
             },
             "f": {"S": exported.fingerprint},
             "n": {"N": str(exported.hour_version_sum)},
-            "expires_at": {"N": str(keys.to_epoch_seconds(exported.exported_at + self._retention))},
+            "expires_at": {"N": str(to_epoch_seconds(exported.exported_at + self._retention))},
         }
         try:
             self._table.put(item, MissingOr(Comparison("n", "<=", integer(item, "n"))))
@@ -86,7 +88,7 @@ def _read_day(cluster: str, item: Item) -> ExportedDay:
         parquet_bytes=integer(item, "bp"),
         csv_bytes=integer(item, "bc"),
         currency=text(item, "cu"),
-        exported_at=keys.from_epoch_seconds(integer(item, "at")),
+        exported_at=from_epoch_seconds(integer(item, "at")),
         fingerprint=text(item, "f"),
         hour_version_sum=integer(item, "n"),
         inference_row_count=integer(item, "ri") if "ri" in item else None,

@@ -15,21 +15,19 @@ from gpucost.core.amounts import CapacityCosts, Costs, Idle
 from gpucost.core.costs_by_key import CostAccumulator, CostsByKey
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError, SourceError
 from gpucost.core.hour_record import NodeHour
-from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import LABEL_PREFIX
 from gpucost.core.query.grouping import share_idle
 from gpucost.core.query.periods import Period
-from gpucost.features.opencost.parameters import (
+from gpucost.features.opencost.parameters import Filter, start_of_week
+from gpucost.features.opencost.properties import (
     IDLE_NAME,
-    Filter,
     Properties,
     allocation_name,
     common_properties,
     properties_needed,
     properties_of,
-    start_of_week,
 )
 from gpucost.reports.cost_reader import CostReader, InconsistentRowsError, QueryTooLargeError
 from gpucost.reports.parameters import PublishedUntil, select_clusters

@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from gpucost.core.amounts import SCALE, quantize, to_decimal
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import HOUR, floor_day
+from gpucost.core.hours import DAY, HOUR, floor_day
 from gpucost.core.query.dimensions import check_parameter_text
 from gpucost.features.opencost.allocation_service import (
     ASSET_FIELDS,
@@ -38,20 +38,16 @@ from gpucost.features.opencost.allocation_service import (
     CalendarUnit,
 )
 from gpucost.features.opencost.parameters import (
-    AGGREGATIONS,
-    DAY,
     WINDOW_FORMATS,
-    Properties,
     all_of,
-    parse_aggregate,
     parse_filter,
     parse_list_filters,
     parse_step,
     parse_window,
 )
-from gpucost.http.access import open_to, scope_of_caller
+from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse_aggregate
 from gpucost.http.responses import describe_responses, json_response, problem_response
-from gpucost.http.routes import ignores_unknown_parameters
+from gpucost.http.routes import ignores_unknown_parameters, open_to, scope_of_caller
 from gpucost.http.schemas import Amount, Instant
 
 # Parses the parameters of OpenCost's routes, as OpenCost's handlers read them (pkg/costmodel/allocation.go, 2026).

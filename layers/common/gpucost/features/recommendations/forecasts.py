@@ -1,4 +1,4 @@
-"""The expected cost of a month or quarter: of a business unit with its budget, and of the fleet with its parts."""
+"""The expected cost of a month or quarter: the model, a business unit with its budget, and the fleet with its parts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -456,7 +456,7 @@ def period_of(moment: datetime, kind: Period) -> tuple[datetime, datetime]:
 # day's costs are spread over its hours with figures: the weekly pattern of the forecast is one of days.
 
 GroupBy = Literal["business_unit", "cluster", "node_pool"]
-MAX_ROWS = 10
+MAX_GROUPS = 10
 """Most groups of a forecast, those with the largest cost so far: each takes as long as a forecast of its own."""
 MAX_FACTS = 400_000
 """Most day facts that a forecast by node pool is summed from."""
@@ -708,7 +708,7 @@ def _rows(clusters: Mapping[str, _Cluster], group_by: GroupBy, times: _Times) ->
         )
 
     rows = []
-    for name, key, only_cluster in sorted(groups, key=lambda group: (-spent_so_far(group), group[0]))[:MAX_ROWS]:
+    for name, key, only_cluster in sorted(groups, key=lambda group: (-spent_so_far(group), group[0]))[:MAX_GROUPS]:
         spent, projection, spends = _forecast(clusters, key, times, only_cluster)
         if spent or projection.projected_usd:
             rows.append(GroupForecast(name, spent, projection, run_rate(spends, times.until, times.end)))

@@ -152,7 +152,7 @@ class Recommendation:
     version: int = 0
     """Number of writes; 0 if it is not stored yet."""
     offer: Offer | None = None
-    """How it is offered next to the other open recommendations, as `plan.offered` sets it; never stored."""
+    """How it is offered next to the other open recommendations, as `lifecycle.offered` sets it; never stored."""
     alternative_to: str = ""
     """Id of the offered recommendation that it would contradict; never stored."""
 

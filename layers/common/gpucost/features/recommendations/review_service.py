@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct, field
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
-from gpucost.core.hours import HOUR, floor_day, floor_hour
-from gpucost.core.ledger import DAY
+from gpucost.core.hours import DAY, HOUR, floor_day, floor_hour
 from gpucost.core.pricing.list_price_table import HOURLY_PRICES
 from gpucost.core.pricing.list_prices import list_price_label
 from gpucost.core.pricing.prices import Price, PriceSource
@@ -173,9 +172,9 @@ def _node_prices_in_usd(prices: Iterable[Price]) -> list[Price]:
 # These are GPU memory of pods, pods that waited for GPUs, and the latency of inference servers' requests. Each day is
 # queried once and stored. Recommendations do without days that are not available.
 
-RETENTION = 40 * DAY
+DAYS_RETENTION = 40 * DAY
 """A little longer than the look-back."""
-MAX_ROWS = 30_000
+MAX_ROWS_OF_DAY = 30_000
 """Rows of a day that are kept. A look-back of 30 such days takes 270 MB; clusters have fewer GPU pods a day."""
 DayMetrics = TypeVar("DayMetrics", bound=Sized)
 
@@ -212,7 +211,7 @@ class DailyMetricsCache(Generic[DayMetrics]):
         """The whole UTC days of `[start, end)`, without those that are not available.
 
         Days are queried newest first. The first failure ends it, because older days would most likely fail too. A day
-        with more than `MAX_ROWS` rows is left out, because its samples cannot be trusted and would fill the memory.
+        with more than `MAX_ROWS_OF_DAY` rows is left out: its samples cannot be trusted and would fill the memory.
 
         Raises:
             SourceError: the store failed.
@@ -230,11 +229,11 @@ class DailyMetricsCache(Generic[DayMetrics]):
                 except SourceError as error:
                     self._warn(cluster, str(error))
                     break
-                if len(rows) <= MAX_ROWS:
+                if len(rows) <= MAX_ROWS_OF_DAY:
                     days[day] = rows
-                    self._save(cluster.name, day, rows, self._clock() + RETENTION)
+                    self._save(cluster.name, day, rows, self._clock() + DAYS_RETENTION)
                 else:
-                    self._warn(cluster, f"{day:%Y-%m-%d} has {len(rows)} rows; at most {MAX_ROWS} are kept")
+                    self._warn(cluster, f"{day:%Y-%m-%d} has {len(rows)} rows; at most {MAX_ROWS_OF_DAY} are kept")
             day -= DAY
         return days
 
@@ -274,7 +273,7 @@ def request_latency_cache(
     return DailyMetricsCache("request latency", reader, store.latencies, store.put_latencies, clock=clock)
 
 
-# The service of the recommend function: review each cluster's hours and update its recommendations.
+# The service: it reviews each cluster's hours and updates its recommendations.
 
 METRICS_SECONDS = 240.0
 """For all queries of one cluster, because clusters share the time of the run."""

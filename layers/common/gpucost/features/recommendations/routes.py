@@ -35,8 +35,8 @@ from gpucost.features.recommendations.model import (
 )
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.http import report_parameters as parameters
-from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import describe_responses, json_response
+from gpucost.http.routes import open_to, scope_of_caller
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
 KindParameter = Annotated[KindName | None, Query(description="Only recommendations of this kind", examples=["idle"])]

@@ -24,7 +24,6 @@ from gpucost.features.recommendations.history import PodLatency, PodWait
 from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION, offered
 from gpucost.features.recommendations.model import Recommendation, RecommendationContent, Review
 from gpucost.storage import compressed_documents as blobs
-from gpucost.storage import keys
 from gpucost.storage.chunked_documents import PackedDocument, chunk_sort_key, replacing_puts, retry_conflicts
 from gpucost.storage.ports import Table
 from gpucost.storage.table import (
@@ -37,7 +36,9 @@ from gpucost.storage.table import (
     check_schema_version,
     equals,
     key,
+    partition_key,
     text,
+    to_epoch_seconds,
     verify_integrity,
 )
 
@@ -57,7 +58,7 @@ class DynamoRecommendations:
 
     def recommendations(self, cluster: str) -> list[Recommendation]:
         """All recommendations of a cluster, by id."""
-        return [_read(item) for item in self._table.query(keys.partition(cluster, "recommendations"))]
+        return [_read(item) for item in self._table.query(partition_key(cluster, "recommendations"))]
 
     def open_savings_on_workloads(self, cluster: str) -> list[RecommendationContent]:
         """What the plan of a cluster's open recommendations proposes for workloads."""
@@ -72,9 +73,9 @@ class DynamoRecommendations:
         """
         saved = replace(recommendation, version=recommendation.version + 1)
         kept = {"withdrawn": WITHDRAWN_RETENTION, "verified": VERIFIED_RETENTION}.get(saved.state)
-        end = {} if kept is None else {"expires_at": {"N": str(keys.to_epoch_seconds(saved.since + kept))}}
+        end = {} if kept is None else {"expires_at": {"N": str(to_epoch_seconds(saved.since + kept))}}
         item: Item = {
-            **key(keys.partition(saved.content.subject.cluster, "recommendations"), saved.id),
+            **key(partition_key(saved.content.subject.cluster, "recommendations"), saved.id),
             "v": {"N": str(SCHEMA_VERSION)},
             "n": {"N": str(saved.version)},
             "b": {"B": zlib.compress(_RECOMMENDATION.dump_json(saved, exclude=_COMPUTED))},
@@ -84,7 +85,7 @@ class DynamoRecommendations:
             self._table.put(item, equals("n", recommendation.version))
         else:
             # DynamoDB deletes expired items only after some days.
-            now = keys.to_epoch_seconds(saved.last_recommended)
+            now = to_epoch_seconds(saved.last_recommended)
             self._table.put(item, MissingOr(Comparison("expires_at", "<", now)))
         return saved
 
@@ -101,20 +102,17 @@ class DynamoRecommendations:
                 return
             document = _REVIEW.dump_python(replace(review, recommendations=()), mode="json")
             pieces = blobs.pack(document)
-            partition = keys.partition(review.cluster, "reviews")
+            pk = partition_key(review.cluster, "reviews")
             self._table.transact(
-                replacing_puts(partition, _NEWEST, pieces, packed.generation),
-                [
-                    (key(partition, chunk_sort_key(_NEWEST, index)), None)
-                    for index in range(len(pieces), len(packed.chunks))
-                ],
+                replacing_puts(pk, _NEWEST, pieces, packed.generation),
+                [(key(pk, chunk_sort_key(_NEWEST, index)), None) for index in range(len(pieces), len(packed.chunks))],
             )
 
         retry_conflicts(write)
 
     def _packed(self, cluster: str) -> tuple[PackedDocument, Review | None]:
         packed = PackedDocument()
-        for item in self._table.query(keys.partition(cluster, "reviews"), StartsWith(_NEWEST)):
+        for item in self._table.query(partition_key(cluster, "reviews"), StartsWith(_NEWEST)):
             packed.add_chunk(item)
         return packed, _REVIEW.validate_python(packed.read(None)) if packed.chunks else None
 
@@ -142,10 +140,10 @@ class DailyItems:
         self._table.put_all(
             [
                 {
-                    **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{index:04d}"),
+                    **key(partition_key(cluster, self._name), f"{day:%Y-%m-%d}#{index:04d}"),
                     "v": {"N": str(SCHEMA_VERSION)},
                     "b": {"B": piece},
-                    "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
+                    "expires_at": {"N": str(to_epoch_seconds(expires_at))},
                 }
                 for index, piece in enumerate(blobs.pack(list(rows)))
             ]
@@ -153,9 +151,9 @@ class DailyItems:
 
     def read(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Any]]:
         """The stored rows of days in `[start, end)`."""
-        partition = keys.partition(cluster, self._name)
+        pk = partition_key(cluster, self._name)
         days: dict[str, list[Item]] = {}
-        for item in self._table.query(partition, Between(f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}")):
+        for item in self._table.query(pk, Between(f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}")):
             check_schema_version(item)
             days.setdefault(text(item, "sk").partition("#")[0], []).append(item)
         return {

@@ -16,8 +16,8 @@ from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.costs_by_model import MILLION, ModelSum, TokenWeights, full_use_share
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import ModelHour
-from gpucost.core.hours import floor_day
-from gpucost.core.ledger import DAY, FactKey
+from gpucost.core.hours import DAY, floor_day
+from gpucost.core.ledger import FactKey
 from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
 from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, PublishedHours, Rollups, SettingsStore

@@ -14,8 +14,8 @@ from gpucost.core.attribution import AttributionRules, build_record
 from gpucost.core.costs_by_key import CostsByKey
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hour_record import HourRecord
-from gpucost.core.hours import format_timestamp
-from gpucost.core.ledger import DAY, Manifest
+from gpucost.core.hours import DAY, format_timestamp
+from gpucost.core.ledger import Manifest
 from gpucost.core.pricing.prices import SPLIT_POLICIES
 from gpucost.core.query.cost_query import check_cursor, etag_of_query, read_cursor, write_cursor
 from gpucost.core.query.periods import Period, parse_period

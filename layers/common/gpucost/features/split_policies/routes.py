@@ -9,8 +9,8 @@ from pydantic import Field
 from gpucost.core.amounts import CapacityCosts
 from gpucost.features.split_policies import MAX_DAYS
 from gpucost.http import report_parameters as parameters
-from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import describe_responses, json_response
+from gpucost.http.routes import open_to, scope_of_caller
 from gpucost.http.schemas import CostFigures, NextCursor, PeriodResponse, ResponseModel, period_fields
 from gpucost.reports.parameters import QueryParameters
 

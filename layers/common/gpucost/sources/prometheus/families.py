@@ -145,8 +145,9 @@ class HourReading:
     ) -> None:
         self.hour = hour
         self.rows = rows
-        self.covered = self.allocation = allocation
-        """The second spans gaps at the hour's edges, once pods are read."""
+        self.covered = allocation
+        self.allocation = allocation
+        """Spans gaps at the hour's edges, once pods are read."""
         self.exporters = exporters
         self.type_notes: Sequence[str] = ()
         self.device_notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Nodes of one hour, built from the query results for their presence, labels and capacity."""
+"""Nodes of one hour, built from the query results for their presence, labels, capacity and hardware."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -166,7 +166,7 @@ def _by_node(rows: Iterable[tuple[Labels, Decimal]]) -> dict[tuple[str, str], De
     return amounts
 
 
-# Nodes of one hour, built from the query results for their presence, labels and capacity.
+# Nodes by their presence, labels and capacity.
 
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 ExpectedSamples = Mapping[ScrapeTarget, int]

@@ -85,7 +85,7 @@ def make_shards(count: int) -> Sequence[Shard]:
     return [Shard(_CHARACTERS[offset::count], includes_others=offset == count - 1) for offset in range(count)]
 
 
-# The PromQL queries of attribution: a handful, whatever the cluster's size.
+# Queries.
 
 STATISTIC_LABEL = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""

@@ -1,4 +1,4 @@
-"""What all kinds of alerts have: the shared keys of their rules, their evaluation, and what notifications say."""
+"""What all kinds of alerts have: findings, shared keys of rules, their evaluation, and what notifications say."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, time
@@ -98,7 +98,7 @@ class Digest(Struct, frozen=True):
     note: str
 
 
-# What all kinds of alerts have: the shared keys of their rules, their evaluation, and what notifications say.
+# Kinds and rules.
 
 RuleName = Slug
 TimeZoneName = Annotated[

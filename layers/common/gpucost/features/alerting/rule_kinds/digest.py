@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.costs_by_key import sum_by_key
-from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.ledger import DAY, FactKey
+from gpucost.core.hours import DAY, HOUR, floor_day, month_bounds
+from gpucost.core.ledger import FactKey
 from gpucost.features.alerting.formatting import FigureFormatter, format_threshold, rounded_percent
 from gpucost.features.alerting.rule_kinds.base import ClockTime, Digest, Figure, Subject, TickRule, WastefulWorkload
 

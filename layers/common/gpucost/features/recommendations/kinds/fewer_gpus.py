@@ -111,7 +111,7 @@ def mean_p95(pod_hours: Sequence[PodHour]) -> float:
     return sum(requests * p95 for requests, p95 in pod_hours) / sum(requests for requests, _ in pod_hours)
 
 
-# Fewer GPUs for workloads that use few: fewer replicas, or fewer GPUs per pod.
+# The kind.
 
 
 class FewerGpus(RecommendationKind):

@@ -1,4 +1,4 @@
-"""MIG slices for workloads whose pods hold whole GPUs but would fit a slice.
+"""MIG slices for workloads whose pods hold whole GPUs but would fit a slice, and layouts that serve a pool's demand.
 
 A slice saves money only if other pods use the rest of its GPU. So slices are recommended only with a plan of their pool
 that frees whole nodes. Memory peaks come from the exporter (`DCGM_FI_DEV_FB_USED`). A workload that reserves all memory
@@ -253,7 +253,7 @@ def replay_plan(plan: MigPlan, hours: Sequence[Mapping[str, int]]) -> PlanReplay
     return PlanReplay(len(hours), waited, peak_usage)
 
 
-# MIG slices for workloads whose pods hold whole GPUs but would fit a slice.
+# The kind.
 
 _SINGLE_POOL_SHARE = 0.999
 """Part of a workload's GPU-hours that must be in one pool."""

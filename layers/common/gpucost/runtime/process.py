@@ -1,9 +1,14 @@
-"""A function's environment variables."""
+"""The process of a function: its environment variables, and Python's garbage collector."""
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec import Struct
+
+# A function's environment variables.
 
 
 class Environment(Struct, frozen=True, kw_only=True):
@@ -49,3 +54,22 @@ class Environment(Struct, frozen=True, kw_only=True):
             name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)
         }
         return msgspec.convert(variables, cls, strict=False)
+
+
+# Pauses Python's garbage collector during work that creates a million objects and no reference cycles.
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would take a sixth of metering an hour and a third of a large report."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            # This moves the new objects to the oldest generation. Otherwise the next allocation would scan them all.
+            # Cycles among them, which are few, stay until the next full collection.
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()
