@@ -48,6 +48,15 @@ class InterruptedBuilders(Mapping[str, Any]):
         yield "second"
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A shell starts background jobs with SIGINT ignored, and Python then leaves it ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_interruption_while_queries_are_started_cancels_those_under_way() -> None:
     client = HangingClient()
     unused: Any = None
