@@ -1,4 +1,4 @@
-"""Schemas of responses about costs, prices, nodes and restatements, and functions that make them from reports."""
+"""Schemas of reports' responses, and functions that make them: costs, prices and nodes, lines, models, limits."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -118,6 +118,9 @@ def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:
     return parts
 
 
+# Records of amounts: each field says its unit, when it is unknown, and its column of the exports.
+
+
 def unit_of(name: str) -> str:
     """Return the unit of an amount, with which its name ends.
 

@@ -297,6 +297,9 @@ def sum_if_complete(counts: Sequence[int | None]) -> int | None:
     return sum(summands) if len(summands) == len(counts) else None
 
 
+# Sums of hours, unit costs and percentiles.
+
+
 class ModelSum(NamedTuple):
     """The sum of rows of models over a period."""
 

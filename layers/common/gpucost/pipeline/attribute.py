@@ -1,4 +1,4 @@
-"""Attributes hours: read metrics, meter usage, rate it, and publish each hour in the ledger.
+"""Attributes hours: read metrics, meter usage, rate it, publish each hour in the ledger, and record limits.
 
 *Incomplete* is a result, not an error: an hour whose metrics are unavailable is published as incomplete, with the
 reason and the time of the next attempt, and its message counts as handled.
@@ -266,6 +266,9 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
                 logger.warning("a day's rollups were not updated", cluster=cluster, day=day, reason=str(error))
 
 
+# From a cluster's metrics to attributed hours, also without a ledger.
+
+
 def attribute_hours(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
@@ -412,6 +415,9 @@ def _incomplete_during_outage(record: HourRecord, silent_since: int | None) -> H
     reason = f"no samples since {format_epoch_ms(silent_since)}; the next samples will show which pods held GPUs"
     notes = (reason, *record.notes)
     return HourRecord(record.cluster, record.hour, "incomplete", record.coverage, None, notes=notes)
+
+
+# Checks of requests, and rules from the settings.
 
 
 def check_hour(hour: datetime, now: datetime) -> None:

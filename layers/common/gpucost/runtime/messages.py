@@ -1,4 +1,4 @@
-"""Versioned messages between functions. `events/` has a recorded example for each trigger.
+"""Versioned messages between functions, and the bus that sends them. `events/` has an example for each trigger.
 
 | message | from → to | carried by |
 | --- | --- | --- |
@@ -11,6 +11,7 @@
 | `HourPublished` | attribute → alert | SNS `InternalEventsTopic` |
 | `AlertTick` | dispatch → alert | SNS `InternalEventsTopic`, distinguished by `kind` |
 | `ExternalAlerts` | AMP's alert manager → alert | SNS `EventsTopic` |
+| `NotificationSetAside` | alert → no function: it waits for a person | SQS, the dead-letter queue |
 
 Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice
 has the same result.
@@ -345,6 +346,9 @@ class AlertInput(_DeferredModel):
 
     model_config = ConfigDict(extra="forbid")
     message: Annotated[HourPublished | AlertTick, Field(discriminator="kind")]
+
+
+# Reading: each function's input is checked against the time at which it arrives.
 
 
 def read_message(model: type[Model], body: str | bytes, now: datetime) -> Model:

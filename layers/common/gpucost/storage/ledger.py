@@ -18,13 +18,13 @@ and other content never overwrites them. The items of a run that lost a race sta
 of the same content may have published these items, or may be about to.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from msgspec.structs import replace
 
@@ -73,8 +73,6 @@ from gpucost.storage.table import (
 
 if TYPE_CHECKING:
     from gpucost.core.metering.usage import Usage
-from collections.abc import Mapping
-from typing import Any
 
 from gpucost.core.amounts import Costs
 from gpucost.core.ledger import digest_in_run_id

@@ -63,7 +63,7 @@ from gpucost.storage.table import (
     text,
 )
 
-# Writes prices, overrides, shapes and changes as compressed documents, and reads them.
+# Prices, overrides, shapes and changes as compressed documents.
 
 BOOK, PENDING, SETTLED = "PRICES", "PRICES#pending", "PRICES#settled"
 

@@ -1,4 +1,4 @@
-"""Stores rollups: sums of the ledger's hours by UTC day (docs/contributing/ledger.md).
+"""Compresses and stores rollups: sums of the ledger's hours by UTC day (docs/contributing/ledger.md).
 
 | item | pk | sk |
 | --- | --- | --- |

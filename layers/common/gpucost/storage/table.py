@@ -12,7 +12,7 @@ from gpucost.core.errors import IntegrityError, SourceError
 
 # Items of the ledger's table: their keys, attributes and schema versions, and conditions of writes and queries.
 
-# Conditions of the ledger's table: on the stored item for a write, and on the sort keys of a query.
+# Conditions: on the stored item for a write, and on the sort keys of a query.
 #
 # `storage/dynamodb_table.py` renders them as DynamoDB's expressions; `storage/sqlite_table.py` checks them itself.
 

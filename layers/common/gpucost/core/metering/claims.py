@@ -1,4 +1,4 @@
-"""GPUs that a DRA driver offers: those that claims can have, and how the pods that use one claim share it."""
+"""GPUs that a DRA driver offers: those that claims can have, how pods share one, admin access, and pods' pieces."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -228,6 +228,9 @@ def _partitions_by_gpu(names: Iterable[str]) -> dict[str, set[Partition]]:
     return by_gpu
 
 
+# How the pods that use one claim share its devices.
+
+
 def share_claimed_devices(holdings: list[Holding]) -> list[Holding]:
     """Divide each claimed device equally among the pods that hold it at a time, and a GPU among its partitions.
 
@@ -248,6 +251,9 @@ def share_claimed_devices(holdings: list[Holding]) -> list[Holding]:
     if not pieces:
         return holdings
     return [piece for index, holding in enumerate(holdings) for piece in pieces.get(index, [holding])]
+
+
+# Claims that are no use of their own: of extended resources, and with admin access.
 
 
 def is_claim_of_extended_resources(claim: str, pod: str) -> bool:
@@ -403,6 +409,9 @@ def _scale(holders: Sequence[Holding]) -> Fraction:
     shares = {_claim_of(holder): holder.share.gpus_per_unit for holder in holders}
     total, gpu = sum(shares.values(), ZERO), holders[0].node.gpu_fraction
     return Fraction(1) if total <= gpu else gpu / total
+
+
+# Pieces of a pod's usage, whose share changes when claims begin and end.
 
 
 def merge_pieces(usages: list[PodUsage]) -> list[PodUsage]:

@@ -28,8 +28,6 @@ from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 from gpucost.core.metering.usage import Holding
 
-# The use of one GPU, partition or NeuronCore over an hour, from the samples of exporters.
-
 DeviceKey = tuple[str, str, str]
 """Node, UUID and MIG instance."""
 LabeledPod = tuple[str, str, str]
@@ -546,6 +544,9 @@ def scale_mig_shares(holdings: Sequence[Holding], assignments: DeviceAssignments
             if share.gpus_per_unit != holding.share.gpus_per_unit:
                 scaled[index] = replace(holding, share=share)
     return scaled
+
+
+# What a holding and a device have in common.
 
 
 def is_compatible(holding: Holding, device: DeviceHour) -> bool:

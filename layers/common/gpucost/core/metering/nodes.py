@@ -1,4 +1,4 @@
-"""GPU nodes over an hour: when they existed, and their facts at each time."""
+"""GPU nodes over an hour: when they existed, their facts at each time, and those that no label says."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ MAX_GPUS_OF_NODE = 16
 CAPACITY_TYPES = ("on-demand", "spot", "reserved", "capacity-block")
 """The capacity types of nodes of EKS and Karpenter. Labels of other tools may have others."""
 _NO_UNITS: Mapping[str, Fraction] = {}
-_CAPACITY_TYPES = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
+_CAPACITY_TYPE_OF_SPELLING = {"spot": "spot", "ec2spot": "spot", "on-demand": "on-demand", "ondemand": "on-demand"}
 
 
 class NodeLifecycle(Struct, frozen=True):
@@ -275,7 +275,7 @@ def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
 def capacity_type(labels: Mapping[str, str]) -> str:
     """Return a node's capacity type in one spelling, mostly one of `CAPACITY_TYPES`; "" without a label."""
     normalized = CAPACITY_TYPE_LABEL.value_in(labels).lower().replace("_", "-")
-    return _CAPACITY_TYPES.get(normalized, normalized)
+    return _CAPACITY_TYPE_OF_SPELLING.get(normalized, normalized)
 
 
 # The instance type, zone and capacity type of nodes whose labels no metric has.

@@ -1,4 +1,4 @@
-"""FOCUS 1.3 rows of a cluster-hour, with each node's cost split among the pods that held its GPUs.
+"""Rows of the exports: FOCUS 1.3, with each node's cost split among its pods, and the table `inference`.
 
 The origin charge is a node-hour. It has one row for each ledger line on the node, and one row without an
 `AllocatedResourceId` for each part that no pod held. The rows of a node-hour add up to its cost exactly.
@@ -413,12 +413,12 @@ _COLUMN_OF_KEY = {
     "model": "x_Model",
     "consumer": "x_Consumer",
 }
-_COUNTS = "x_CachedTokens x_GeneratedTokens x_HourVersion x_PromptTokens x_Requests x_SettingsVersion"
+_WHOLE_COLUMNS = "x_CachedTokens x_GeneratedTokens x_HourVersion x_PromptTokens x_Requests x_SettingsVersion"
 
 INFERENCE_COLUMNS = column_types(
     text=f"BillingCurrency x_Cluster x_HourStatus {' '.join(_COLUMN_OF_KEY.values())}",
-    amounts=" ".join(["x_WeightedTokens", *(set(_COLUMN_OF_FIGURE.values()) - set(_COUNTS.split()))]),
-    whole=_COUNTS,
+    amounts=" ".join(["x_WeightedTokens", *(set(_COLUMN_OF_FIGURE.values()) - set(_WHOLE_COLUMNS.split()))]),
+    whole=_WHOLE_COLUMNS,
     times="ChargePeriodEnd ChargePeriodStart",
 )
 """Type of each column, in the order of the columns."""

@@ -1,4 +1,4 @@
-"""Parses OpenCost's parameters: windows and steps, properties, and the filter language.
+"""Parses OpenCost's parameters: the filter language, windows and steps.
 
 Sources: OpenCost's core/pkg/filter/ast (version 2 of the filters) and core/pkg/opencost/window.go.
 """

@@ -149,6 +149,120 @@ def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
         raise ParameterError(parameter, str(error)) from None
 
 
+WINDOW = Field(
+    description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix seconds). As in "
+    "OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour",
+    examples=["7d", "lastmonth", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "1795046400,1795132800"],
+)
+_FLAG = "true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False"
+_EMPTY = "Older filter by a property that is not stored; only empty"
+_LIST = "Older filter: a comma-separated list; * at the end of a value matches any rest"
+
+
+class _Parameters(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    def texts(self) -> dict[str, str]:
+        """Return the parameters that were sent, by their names in the query.
+
+        Raises:
+            ParameterError: text that cannot be a name.
+        """
+        texts = self.model_dump(by_alias=True, exclude_unset=True)
+        for name, text in texts.items():
+            check_parameter_text(name, text)
+        return texts
+
+
+class AllocationParameters(_Parameters):
+    """The parameters that OpenCost reads."""
+
+    window: str = WINDOW
+    aggregate: str = Field(
+        default="",
+        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels must be listed in the settings' cost_labels. "
+        "Default: cluster,node,namespace,pod. By node or pod at most 48 hours",
+        examples=["namespace", "cluster,controller", "label:team"],
+    )
+    step: str = Field(
+        default="",
+        description="Length of a set: full hours, or hour, day, week. Default: the whole window",
+        examples=["1d", "12h", "day"],
+    )
+    accumulate: str = Field(
+        default="",
+        description=f"{', '.join(ACCUMULATIONS)}. true and all: one set. hour, day, week, month and quarter: a set for "
+        "each, in the calendar (UTC), in place of step",
+        examples=["true", "day"],
+    )
+    accumulate_by: str = Field(default="", description="As accumulate, and comes first", examples=["day", "all"])
+    include_idle: str = Field(
+        default="", description=f"Add `__idle__`: node costs that no pod held. {_FLAG}", examples=["true"]
+    )
+    idle: str = Field(default="", description="The older name of includeIdle; comes first", examples=["true"])
+    share_idle: str = Field(
+        default="",
+        description="Share idle costs among the cluster's allocations by cost. Requires includeIdle=true",
+        examples=["false"],
+    )
+    filter: str = Field(
+        default="",
+        description="OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, "
+        "controllerKind, pod and label[name]",
+        examples=['namespace:"bu-a","bu-b"+controllerKind!:"job"'],
+    )
+    filter_clusters: str = Field(default="", description=_LIST, examples=["prod-*"])
+    filter_nodes: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_namespaces: str = Field(default="", description=_LIST, examples=["bu-a,bu-*"])
+    filter_controller_kinds: str = Field(default="", description=_LIST, examples=["deployment"])
+    filter_controllers: str = Field(default="", description=f"{_LIST}; with or without a kind", examples=["job:train"])
+    filter_pods: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_labels: str = Field(default="", description=f"{_LIST}, of label:value", examples=["team:search"])
+    filter_departments: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_environments: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_owners: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_products: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_teams: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_containers: str = Field(default="", description=_EMPTY, examples=[""])
+    filter_services: str = Field(default="", description=_EMPTY, examples=[""])
+    filter_annotations: str = Field(default="", description=_EMPTY, examples=[""])
+    include_aggregated_metadata: str = Field(
+        default="", description="Add the labels that all pods of an allocation have in common", examples=["true"]
+    )
+    idle_by_node: str = Field(
+        default="", description="Only false is supported: idle costs are computed by cluster", examples=["false"]
+    )
+    include_proportional_asset_resource_costs: str = Field(
+        default="", description="Only false is supported", examples=["false"]
+    )
+
+
+class AssetParameters(_Parameters):
+    """The parameters of assets. Others, such as aggregate and accumulate, are ignored, as in OpenCost."""
+
+    window: str = WINDOW
+    filter: str = Field(
+        default="",
+        description="OpenCost's filter language over type, name, cluster, category, provider and providerID",
+        examples=['type:"Node"+cluster:"prod-eu"'],
+    )
+    filter_types: str = Field(
+        default="",
+        description="Older filter. With it, the response is a list of one set, as Kubecost's",
+        examples=["Node"],
+    )
+    filter_clusters: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_names: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_categories: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_providers: str = Field(default="", description=_LIST, examples=["a,b-*"])
+    filter_provider_ids: str = Field(default="", alias="filterProviderIDs", description=_LIST, examples=["a,b-*"])
+    filter_accounts: str = Field(default="", description=_EMPTY, examples=[""])
+    filter_labels: str = Field(default="", description=_EMPTY, examples=[""])
+    filter_projects: str = Field(default="", description=_EMPTY, examples=[""])
+    filter_regions: str = Field(default="", description=_EMPTY, examples=[""])
+    filter_services: str = Field(default="", description=_EMPTY, examples=[""])
+
+
 # The responses of OpenCost's routes, for the OpenAPI document.
 
 Answer = TypeVar("Answer")
@@ -353,7 +467,100 @@ class ConfigsResponse(_Response[Configs]):
     """GET /getConfigs."""
 
 
-# The routes of the OpenCost API, for tools that read OpenCost or Kubecost.
+def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[str, Any]:
+    """Return the fields of `OpenCostAllocation`."""
+    hours = Fraction((allocation.end - allocation.start) / HOUR)
+    costs, idle = allocation.costs, allocation.idle_costs
+    measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
+    cost = to_decimal(costs.allocated_usd + idle.idle_usd) if idle is not None and costs.has_price() else None
+    efficiency = quantize(Fraction(costs.effective_gpu_hours, measured)) if measured > 0 else None
+    usage = quantize(Fraction(costs.effective_gpu_hours, SCALE) / hours) if measured > 0 else None
+    held: int | None = costs.allocated_gpu_hours
+    if allocation.is_idle:
+        held = idle.idle_gpu_hours if idle is not None and allocation.has_idle_gpu_hours else None
+        efficiency, usage = Decimal(0), Decimal(0)
+    request = None if held is None else quantize(Fraction(held, SCALE) / hours)
+    shared_idle = None if idle is None else to_decimal(idle.idle_usd)
+    return {
+        **dict.fromkeys(_ZERO_FIELDS, Decimal(0)),
+        "name": allocation.name,
+        "properties": _property_fields(allocation.properties, labels=labels),
+        "window": {"start": allocation.start, "end": allocation.end},
+        "start": allocation.start,
+        "end": allocation.end,
+        "minutes": quantize(hours * 60),
+        "gpuCount": request,
+        "gpuRequestAverage": request,
+        "gpuUsageAverage": usage,
+        "gpuHours": None if held is None else to_decimal(held),
+        "gpuCost": cost,
+        "gpuCostIdle": Decimal(0) if allocation.is_idle else shared_idle,
+        "gpuEfficiency": efficiency,
+        "pvs": None,
+        "totalCost": cost,
+        "totalEfficiency": efficiency,
+        "rawAllocationOnly": None,
+        "lbAllocations": None,
+        "gpuAllocation": {"isGPUShared": None, "gpuUsageAverage": usage, "gpuRequestAverage": request},
+    }
+
+
+def _property_fields(properties: Properties, *, labels: bool) -> dict[str, Any]:
+    fields = {
+        "cluster": properties.cluster,
+        "node": properties.node,
+        "controller": properties.controller,
+        "controllerKind": properties.controller_kind,
+        "namespace": properties.namespace,
+        "pod": properties.pod,
+        "labels": dict(properties.labels) if labels else {},
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def summary_fields(allocation: Allocation) -> dict[str, Any]:
+    """Return the fields of `AllocationSummary`."""
+    fields = allocation_fields(allocation)
+    return {name: fields[name] for name in _SUMMARY_FIELDS}
+
+
+def asset_fields(asset: Asset, start: datetime, end: datetime) -> dict[str, Any]:
+    """Return the fields of `OpenCostAsset`."""
+    properties, capacity = asset.properties, asset.capacity
+    cost = to_decimal(capacity.node_cost_usd) if capacity.has_price() else None
+    labels = {
+        "node_kubernetes_io_instance_type": properties.instance_type,
+        "topology_kubernetes_io_zone": properties.zone,
+        "topology_kubernetes_io_region": properties.zone.rstrip("abcdefghijklmnopqrstuvwxyz"),
+    }
+    zeros = ("cpuCores", "ramBytes", "cpuCoreHours", "ramByteHours", "discount", "cpuCost", "ramCost", "adjustment")
+    return {
+        **dict.fromkeys(zeros, Decimal(0)),
+        "type": NODE_TYPE,
+        "properties": {
+            "category": CATEGORY,
+            "provider": PROVIDER,
+            "service": "Kubernetes",
+            "cluster": properties.cluster,
+            "name": properties.name,
+            "providerID": properties.provider_id,
+        },
+        "labels": {name: text for name, text in labels.items() if text},
+        "window": {"start": start, "end": end},
+        "start": start,
+        "end": end,
+        "minutes": Decimal(60 * asset.hours),
+        "nodeType": properties.instance_type,
+        "pool": properties.node_pool,
+        "GPUHours": to_decimal(capacity.capacity_gpu_hours),
+        "gpuCount": quantize(Fraction(capacity.capacity_gpu_hours, SCALE) / asset.hours),
+        "preemptible": Decimal(properties.capacity_type == "spot"),
+        "gpuCost": cost,
+        "totalCost": cost,
+    }
+
+
+# The routes.
 
 NOT_STORED = {
     "/cloudCost": "cloud costs",
@@ -513,214 +720,7 @@ def _success(data: object) -> Response[str]:
     return json_response({"code": 200, "status": "success", "data": data}, remedy=NARROWER_QUERY)
 
 
-WINDOW = Field(
-    description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix seconds). As in "
-    "OpenCost, 7d ends with today, and weeks start on Sunday. Every window ends with the newest published hour",
-    examples=["7d", "lastmonth", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "1795046400,1795132800"],
-)
-_FLAG = "true or false; also 1, t, T, TRUE, True and 0, f, F, FALSE, False"
-_EMPTY = "Older filter by a property that is not stored; only empty"
-_LIST = "Older filter: a comma-separated list; * at the end of a value matches any rest"
-
-
-class _Parameters(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-    def texts(self) -> dict[str, str]:
-        """Return the parameters that were sent, by their names in the query.
-
-        Raises:
-            ParameterError: text that cannot be a name.
-        """
-        texts = self.model_dump(by_alias=True, exclude_unset=True)
-        for name, text in texts.items():
-            check_parameter_text(name, text)
-        return texts
-
-
-class AllocationParameters(_Parameters):
-    """The parameters that OpenCost reads."""
-
-    window: str = WINDOW
-    aggregate: str = Field(
-        default="",
-        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels must be listed in the settings' cost_labels. "
-        "Default: cluster,node,namespace,pod. By node or pod at most 48 hours",
-        examples=["namespace", "cluster,controller", "label:team"],
-    )
-    step: str = Field(
-        default="",
-        description="Length of a set: full hours, or hour, day, week. Default: the whole window",
-        examples=["1d", "12h", "day"],
-    )
-    accumulate: str = Field(
-        default="",
-        description=f"{', '.join(ACCUMULATIONS)}. true and all: one set. hour, day, week, month and quarter: a set for "
-        "each, in the calendar (UTC), in place of step",
-        examples=["true", "day"],
-    )
-    accumulate_by: str = Field(default="", description="As accumulate, and comes first", examples=["day", "all"])
-    include_idle: str = Field(
-        default="", description=f"Add `__idle__`: node costs that no pod held. {_FLAG}", examples=["true"]
-    )
-    idle: str = Field(default="", description="The older name of includeIdle; comes first", examples=["true"])
-    share_idle: str = Field(
-        default="",
-        description="Share idle costs among the cluster's allocations by cost. Requires includeIdle=true",
-        examples=["false"],
-    )
-    filter: str = Field(
-        default="",
-        description="OpenCost's filter language, version 2, over cluster, node, namespace, controllerName, "
-        "controllerKind, pod and label[name]",
-        examples=['namespace:"bu-a","bu-b"+controllerKind!:"job"'],
-    )
-    filter_clusters: str = Field(default="", description=_LIST, examples=["prod-*"])
-    filter_nodes: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_namespaces: str = Field(default="", description=_LIST, examples=["bu-a,bu-*"])
-    filter_controller_kinds: str = Field(default="", description=_LIST, examples=["deployment"])
-    filter_controllers: str = Field(default="", description=f"{_LIST}; with or without a kind", examples=["job:train"])
-    filter_pods: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_labels: str = Field(default="", description=f"{_LIST}, of label:value", examples=["team:search"])
-    filter_departments: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_environments: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_owners: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_products: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_teams: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_containers: str = Field(default="", description=_EMPTY, examples=[""])
-    filter_services: str = Field(default="", description=_EMPTY, examples=[""])
-    filter_annotations: str = Field(default="", description=_EMPTY, examples=[""])
-    include_aggregated_metadata: str = Field(
-        default="", description="Add the labels that all pods of an allocation have in common", examples=["true"]
-    )
-    idle_by_node: str = Field(
-        default="", description="Only false is supported: idle costs are computed by cluster", examples=["false"]
-    )
-    include_proportional_asset_resource_costs: str = Field(
-        default="", description="Only false is supported", examples=["false"]
-    )
-
-
-class AssetParameters(_Parameters):
-    """The parameters of assets. Others, such as aggregate and accumulate, are ignored, as in OpenCost."""
-
-    window: str = WINDOW
-    filter: str = Field(
-        default="",
-        description="OpenCost's filter language over type, name, cluster, category, provider and providerID",
-        examples=['type:"Node"+cluster:"prod-eu"'],
-    )
-    filter_types: str = Field(
-        default="",
-        description="Older filter. With it, the response is a list of one set, as Kubecost's",
-        examples=["Node"],
-    )
-    filter_clusters: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_names: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_categories: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_providers: str = Field(default="", description=_LIST, examples=["a,b-*"])
-    filter_provider_ids: str = Field(default="", alias="filterProviderIDs", description=_LIST, examples=["a,b-*"])
-    filter_accounts: str = Field(default="", description=_EMPTY, examples=[""])
-    filter_labels: str = Field(default="", description=_EMPTY, examples=[""])
-    filter_projects: str = Field(default="", description=_EMPTY, examples=[""])
-    filter_regions: str = Field(default="", description=_EMPTY, examples=[""])
-    filter_services: str = Field(default="", description=_EMPTY, examples=[""])
-
-
 _ZERO_FIELDS = dict.fromkeys(
     to_camel(name) for name, field in OpenCostAllocation.model_fields.items() if field.annotation is Decimal
 )
 _SUMMARY_FIELDS = tuple(map(to_camel, AllocationSummary.model_fields))
-
-
-def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[str, Any]:
-    """Return the fields of `OpenCostAllocation`."""
-    hours = Fraction((allocation.end - allocation.start) / HOUR)
-    costs, idle = allocation.costs, allocation.idle_costs
-    measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
-    cost = to_decimal(costs.allocated_usd + idle.idle_usd) if idle is not None and costs.has_price() else None
-    efficiency = quantize(Fraction(costs.effective_gpu_hours, measured)) if measured > 0 else None
-    usage = quantize(Fraction(costs.effective_gpu_hours, SCALE) / hours) if measured > 0 else None
-    held: int | None = costs.allocated_gpu_hours
-    if allocation.is_idle:
-        held = idle.idle_gpu_hours if idle is not None and allocation.has_idle_gpu_hours else None
-        efficiency, usage = Decimal(0), Decimal(0)
-    request = None if held is None else quantize(Fraction(held, SCALE) / hours)
-    shared_idle = None if idle is None else to_decimal(idle.idle_usd)
-    return {
-        **dict.fromkeys(_ZERO_FIELDS, Decimal(0)),
-        "name": allocation.name,
-        "properties": _property_fields(allocation.properties, labels=labels),
-        "window": {"start": allocation.start, "end": allocation.end},
-        "start": allocation.start,
-        "end": allocation.end,
-        "minutes": quantize(hours * 60),
-        "gpuCount": request,
-        "gpuRequestAverage": request,
-        "gpuUsageAverage": usage,
-        "gpuHours": None if held is None else to_decimal(held),
-        "gpuCost": cost,
-        "gpuCostIdle": Decimal(0) if allocation.is_idle else shared_idle,
-        "gpuEfficiency": efficiency,
-        "pvs": None,
-        "totalCost": cost,
-        "totalEfficiency": efficiency,
-        "rawAllocationOnly": None,
-        "lbAllocations": None,
-        "gpuAllocation": {"isGPUShared": None, "gpuUsageAverage": usage, "gpuRequestAverage": request},
-    }
-
-
-def _property_fields(properties: Properties, *, labels: bool) -> dict[str, Any]:
-    fields = {
-        "cluster": properties.cluster,
-        "node": properties.node,
-        "controller": properties.controller,
-        "controllerKind": properties.controller_kind,
-        "namespace": properties.namespace,
-        "pod": properties.pod,
-        "labels": dict(properties.labels) if labels else {},
-    }
-    return {name: value for name, value in fields.items() if value}
-
-
-def summary_fields(allocation: Allocation) -> dict[str, Any]:
-    """Return the fields of `AllocationSummary`."""
-    fields = allocation_fields(allocation)
-    return {name: fields[name] for name in _SUMMARY_FIELDS}
-
-
-def asset_fields(asset: Asset, start: datetime, end: datetime) -> dict[str, Any]:
-    """Return the fields of `OpenCostAsset`."""
-    properties, capacity = asset.properties, asset.capacity
-    cost = to_decimal(capacity.node_cost_usd) if capacity.has_price() else None
-    labels = {
-        "node_kubernetes_io_instance_type": properties.instance_type,
-        "topology_kubernetes_io_zone": properties.zone,
-        "topology_kubernetes_io_region": properties.zone.rstrip("abcdefghijklmnopqrstuvwxyz"),
-    }
-    zeros = ("cpuCores", "ramBytes", "cpuCoreHours", "ramByteHours", "discount", "cpuCost", "ramCost", "adjustment")
-    return {
-        **dict.fromkeys(zeros, Decimal(0)),
-        "type": NODE_TYPE,
-        "properties": {
-            "category": CATEGORY,
-            "provider": PROVIDER,
-            "service": "Kubernetes",
-            "cluster": properties.cluster,
-            "name": properties.name,
-            "providerID": properties.provider_id,
-        },
-        "labels": {name: text for name, text in labels.items() if text},
-        "window": {"start": start, "end": end},
-        "start": start,
-        "end": end,
-        "minutes": Decimal(60 * asset.hours),
-        "nodeType": properties.instance_type,
-        "pool": properties.node_pool,
-        "GPUHours": to_decimal(capacity.capacity_gpu_hours),
-        "gpuCount": quantize(Fraction(capacity.capacity_gpu_hours, SCALE) / asset.hours),
-        "preemptible": Decimal(properties.capacity_type == "spot"),
-        "gpuCost": cost,
-        "totalCost": cost,
-    }

@@ -213,7 +213,7 @@ def _extrapolated_sum(hours: Sequence[float | None]) -> float | None:
     )
 
 
-# The expected cost of a business unit's month or quarter, and its budget.
+# Periods and projections, and the expected cost of a business unit with its budget.
 
 FORECAST_HISTORY = timedelta(days=56)
 Period = Literal["month", "quarter"]

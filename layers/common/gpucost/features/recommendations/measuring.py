@@ -1,4 +1,4 @@
-"""The measures of a workload over the look-back, and whether they suffice for a recommendation."""
+"""The measures of workloads over the look-back, whether they suffice, and what subjects held and cost by hour."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt

@@ -1,4 +1,4 @@
-"""The service of the recommend function: review each cluster's hours and update its recommendations.
+"""The service of the recommend function with its price lists and its cache: review each cluster's hours.
 
 A second run with the same hours changes no figure and opens nothing twice. A cluster that fails does not delay the
 others. The cluster with the oldest review comes first, so that every cluster gets its turn if time is short.

@@ -31,7 +31,7 @@ from gpucost.storage.ports import Clock, PublishedHours, Rollups, SettingsStore
 #     effective + waste + unmeasured + unallocated + … = node cost
 
 WHOLE_GPU = "nvidia.com/gpu"
-_HOURS = 24
+_HOURS_PER_DAY = 24
 _WORD_PATTERN = re.compile(r"[a-z0-9]+")
 
 
@@ -80,7 +80,7 @@ class SliceMoveOutcome(Struct, frozen=True):
     @property
     def moved_gpus(self) -> Decimal:
         """GPUs moved on average; fewer than requested if the unit held fewer."""
-        return quantize(Fraction(self.moved_gpu_hours, SCALE * _HOURS * self.days))
+        return quantize(Fraction(self.moved_gpu_hours, SCALE * _HOURS_PER_DAY * self.days))
 
     @property
     def freed_gpu_hours(self) -> Decimal:
@@ -122,7 +122,7 @@ def calculate_move(
         others += [costs for key, costs in facts.items() if key.business_unit != move.business_unit]
         kept = [costs for key, costs in facts.items() if key.business_unit == move.business_unit and key not in movable]
         held = sum(costs.allocated_gpu_hours for costs in movable.values())
-        moved_share = min(Fraction(1), Fraction(move.gpus * _HOURS * SCALE, held)) if held else Fraction(0)
+        moved_share = min(Fraction(1), Fraction(move.gpus * _HOURS_PER_DAY * SCALE, held)) if held else Fraction(0)
         before += [*movable.values(), *kept]
         after += kept
         models = sorted({key.gpu_model for key in movable})
@@ -348,7 +348,7 @@ def _cost_pair(costs: Costs) -> CostPair:
     return CostPair(to_decimal(costs.allocated_usd), at_full_use)
 
 
-# What-if scenarios from the ledger's last whole days.
+# The services: scenarios from the ledger's last whole days.
 
 
 class WhatIfService:

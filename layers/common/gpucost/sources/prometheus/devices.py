@@ -493,6 +493,9 @@ class DeviceTable:
         )
 
 
+# Labels and sample counts of device series.
+
+
 def _series_key(name: str, labels: Labels) -> _SeriesKey:
     """Identifies a series in all results: sums have no metric name and counts have a statistic label."""
     return name, frozenset(

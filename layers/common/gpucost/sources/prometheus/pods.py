@@ -223,6 +223,9 @@ def _pods_per_query(allocation: HourScrapes) -> int:
     return min(NAMES_PER_QUERY, max(1, SAMPLES_PER_QUERY // (SERIES_PER_POD * max(1, scrapes_around))))
 
 
+# Owners: a pod's workload is the owner of its ReplicaSet or Job.
+
+
 class OwnerTable:
     """Owners of pods, and owners of these owners."""
 
@@ -265,6 +268,9 @@ class OwnerTable:
 def _owner(labels: Labels) -> Owner | None:
     kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
     return (kind, name) if kind and name and "<none>" not in {kind, name} else None
+
+
+# Pods by their series.
 
 
 class _Pod(Struct):
@@ -617,6 +623,9 @@ def _container_requests(
     )
 
 
+# Contradictions between reporters of one pod, and what is left out of its samples.
+
+
 def _object_contradiction(pod: _Pod) -> str:
     """How targets contradict each other about which pod has a uid; "" if they agree."""
     if len(pod.reported_objects) == 1:
@@ -732,6 +741,9 @@ def _larger_request(reported: Decimal | None, value: Decimal) -> Decimal:
     if reported is None or not value.is_finite():
         return value
     return max(reported, value) if reported.is_finite() else reported
+
+
+# Phases and containers of single samples.
 
 
 def pods_not_running(requests: Iterable[Series], running: Iterable[Series], except_at: Container[int] = ()) -> set[str]:

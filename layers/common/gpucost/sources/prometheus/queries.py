@@ -1,4 +1,4 @@
-"""The PromQL queries of attribution: a handful, whatever the cluster's size.
+"""The PromQL queries of attribution: a handful, whatever the cluster's size, in shards if results are too large.
 
 Every query counts or sums samples over a range vector, or takes single samples at its ends. None uses a subquery, and
 none assumes a scrape interval. A range ends one millisecond before the hour's end (`offset 1ms`), so that
@@ -85,7 +85,7 @@ def make_shards(count: int) -> Sequence[Shard]:
     return [Shard(_CHARACTERS[offset::count], includes_others=offset == count - 1) for offset in range(count)]
 
 
-# Queries.
+# All queries of a cluster's hours.
 
 STATISTIC_LABEL = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""
