@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from gpucost.core.errors import MetricsUnavailableError
+from gpucost.core.errors import MetricsUnavailableError, SourceError
 
 Fault = Literal["killed before", "killed after", "timed out after", "sent twice", "throttled", "half taken"]
 WRITES = {
@@ -71,6 +71,8 @@ class ExternalCalls:
             raise KilledError
         if fault == "throttled" and name in {"observe", "ask"}:
             raise MetricsUnavailableError("answered 429, 4 times")
+        if fault == "throttled" and name == "send":
+            raise SourceError("the receiver answered 429")
         if fault == "throttled":
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow down"}}, name)
         if fault == "half taken" and name == "batch_write_item":
