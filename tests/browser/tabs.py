@@ -83,8 +83,6 @@ class Tabs:
     def check(self) -> None:
         """Close all tabs, and fail if any had an error."""
         for context in self.contexts:
-            for page in context.pages:
-                page.unroute_all(behavior="ignoreErrors")  # a handler may still be fetching
             context.close()
         self.contexts.clear()
         faults, self.faults = self.faults, []

@@ -658,6 +658,7 @@ def test_unusual_spending_and_prices_are_marks_on_the_cost_chart(newcomer: Calla
         expect(page.get_by_test_id("readout").first).to_contain_text(f"▲ {text}")
     shown.first.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Business unit serving")
+    settled(page)  # the replaced answers must be complete before the tab is closed
 
 
 def test_parameters_that_the_page_does_not_have_are_named(newcomer: Callable[..., Newcomer], site: Site) -> None:
