@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -40,6 +41,15 @@ from gpucost.storage.table import (
     verify_integrity,
 )
 
+T = TypeVar("T")
+
+
+@cache
+def _adapter(record: type[T]) -> TypeAdapter[T]:
+    """Return the adapter of a record. It is made at first use: the API reads some of them only."""
+    return TypeAdapter(record)
+
+
 # Alert states in the ledger's table; implements `ports.AlertStateStore` (docs/contributing/ledger.md).
 #
 # | item | pk | sk |
@@ -51,8 +61,6 @@ from gpucost.storage.table import (
 # process that read the group before it became empty cannot write the same evaluation a second time.
 
 EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
-_GROUP_ADAPTER = TypeAdapter(AlertGroup)
-_CURSOR_ADAPTER = TypeAdapter(EvaluationCursor)
 _CURSOR_KEY = "cursor"
 _GROUP_PREFIX = "group#"
 
@@ -82,14 +90,14 @@ class DynamoAlertStateStore:
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
                 with verify_integrity(item):
-                    cursor = _CURSOR_ADAPTER.validate_json(zlib.decompress(item["b"]["B"]))
+                    cursor = _adapter(EvaluationCursor).validate_json(zlib.decompress(item["b"]["B"]))
             elif sk.startswith(_GROUP_PREFIX):
                 (further_chunks if sk.count("#") > 1 else heads).append(item)
         groups: dict[str, AlertGroup] = {}
         for head in heads:
             document = chunks.join_chunks(head, further_chunks, "n")
             with verify_integrity(head):
-                group = _GROUP_ADAPTER.validate_json(zlib.decompress(document))
+                group = _adapter(AlertGroup).validate_json(zlib.decompress(document))
             groups[group.owner] = group
             self._chunk_counts[scope, group.owner] = integer(head, "k") or 1
         return ScopeStates(cursor or EvaluationCursor(scope), tuple(groups[owner] for owner in sorted(groups)))
@@ -111,7 +119,7 @@ class DynamoAlertStateStore:
             group.scope,
             f"{_GROUP_PREFIX}{owner_hash}",
             saved.version,
-            _GROUP_ADAPTER.dump_json(saved),
+            _adapter(AlertGroup).dump_json(saved),
             attributes,
             previous_chunks,
         )
@@ -124,7 +132,7 @@ class DynamoAlertStateStore:
             ConflictError: another writer was first.
         """
         saved = replace(cursor, version=cursor.version + 1)
-        self._put(cursor.scope, _CURSOR_KEY, saved.version, _CURSOR_ADAPTER.dump_json(saved), {})
+        self._put(cursor.scope, _CURSOR_KEY, saved.version, _adapter(EvaluationCursor).dump_json(saved), {})
         return saved
 
     def _put(
@@ -246,8 +254,6 @@ def _day_to_date_sort_key(hour: datetime) -> str:
 
 HISTORY_RETENTION = timedelta(days=400)
 SILENCE_RETENTION = timedelta(days=90)
-_NOTIFICATION_ADAPTER = TypeAdapter(Notification)
-_SILENCE_ADAPTER = TypeAdapter(Silence)
 _SILENCES_PARTITION_KEY = "alerts#silences"
 
 
@@ -264,7 +270,7 @@ class AlertHistory:
             item: Item = {
                 **key(_history_partition_key(scope), f"{format_hour(notification.hour)}#{id_hash}"),
                 "v": {"N": str(SCHEMA_VERSION)},
-                "b": {"B": zlib.compress(_NOTIFICATION_ADAPTER.dump_json(notification))},
+                "b": {"B": zlib.compress(_adapter(Notification).dump_json(notification))},
                 "expires_at": {"N": str(to_epoch_seconds(notification.hour + HISTORY_RETENTION))},
             }
             try:
@@ -283,7 +289,7 @@ class AlertHistory:
         for item in items:
             check_schema_version(item)
             with verify_integrity(item):
-                notifications.append(_NOTIFICATION_ADAPTER.validate_json(zlib.decompress(item["b"]["B"])))
+                notifications.append(_adapter(Notification).validate_json(zlib.decompress(item["b"]["B"])))
         return [notification for notification in notifications if start <= notification.hour < end]
 
 
@@ -298,7 +304,7 @@ class SilenceStore:
         silences = []
         for item in self._table.query(_SILENCES_PARTITION_KEY):
             check_schema_version(item)
-            silences.append(_SILENCE_ADAPTER.validate_json(item["s"]["S"]))
+            silences.append(_adapter(Silence).validate_json(item["s"]["S"]))
         return sorted(silences, key=lambda silence: (silence.ends_at, silence.id), reverse=True)
 
     def put(self, silence: Silence) -> None:
@@ -307,7 +313,7 @@ class SilenceStore:
         item: Item = {
             **key(_SILENCES_PARTITION_KEY, silence.id),
             "v": {"N": str(SCHEMA_VERSION)},
-            "s": {"S": _SILENCE_ADAPTER.dump_json(replace(silence, starts_at=starts_at, ends_at=ends_at)).decode()},
+            "s": {"S": _adapter(Silence).dump_json(replace(silence, starts_at=starts_at, ends_at=ends_at)).decode()},
             "expires_at": {"N": str(to_epoch_seconds(ends_at + SILENCE_RETENTION))},
         }
         self._table.put_all([item])

@@ -160,7 +160,7 @@ _LIST = "Older filter: a comma-separated list; * at the end of a value matches a
 
 
 class _Parameters(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
     def texts(self) -> dict[str, str]:
         """Return the parameters that were sent, by their names in the query.
