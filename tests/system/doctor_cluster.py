@@ -30,7 +30,13 @@ class Recent(Timeline):
 
     def __init__(self, cluster: str = "", step: float = 60.0, lead: timedelta = timedelta()) -> None:
         self.now = datetime.now(UTC)
+        self._latest = (self.now + lead).timestamp()
         super().__init__(cluster, step, base=floor_hour(self.now) - HOUR + lead)
+
+    def text(self) -> str:
+        """The samples so far, as OpenMetrics: Prometheus 3 takes none that are more than ten minutes ahead."""
+        rows = super().text().splitlines(keepends=True)
+        return "".join(row for row in rows if row.startswith("#") or float(row.rsplit(" ", 1)[1]) <= self._latest)
 
     def exporter_up(self, *nodes: str) -> None:
         """Add `up` of GPU exporters."""
