@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from msgspec import Struct
@@ -641,7 +641,8 @@ class Energy(Family):
         for label, samples in table.needing_raw_samples(reading.devices).items():
             for values in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 selector = self._metrics.queries.energy_selector(label, values)
-                start, end = reading.hour - SCRAPE_MARGIN, reading.hour + HOUR
+                # A sample at the very start counts. Ranges are left-open from Prometheus 3 on, and in VictoriaMetrics.
+                start, end = reading.hour - SCRAPE_MARGIN - timedelta(milliseconds=1), reading.hour + HOUR
                 with self._metrics.raw_samples(selector, start, end) as series:
                     table.add_raw_samples(series)
         reading.energy = tuple(table.series())
