@@ -37,7 +37,7 @@ mutate_only_covered_lines = true
 
 [tool.pytest.ini_options]
 pythonpath = ["."]
-filterwarnings = ["error", "default::DeprecationWarning"]
+filterwarnings = ["error", "default::DeprecationWarning", "ignore::pytest.PytestUnknownMarkWarning"]
 """
 
 

@@ -11,8 +11,8 @@ import pytest
 import simplejson
 
 from gpucost.core.attribution import build_record
-from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.pipeline.attribute import attribution_rules
+from gpucost.core.metering.metering import meter
+from gpucost.pipeline.attribute import attribution_rules, metering_rules
 from gpucost.pipeline.pricing import pricing_of
 from gpucost_cli import rendering as render
 from gpucost_devstack.fleet.scenarios import all_scenarios
@@ -30,8 +30,8 @@ def recorded() -> list[Any]:
 @pytest.mark.parametrize("part", range(8))
 def test_recorded_hours_match_expected_figures(part: int) -> None:
     for name, number, document, observation in recorded()[part::8]:
-        rules = MeteringRules(document.utilization.sources, document.clusters[0].slices_per_gpu)
-        record = build_record(meter(observation, rules), attribution_rules(document, pricing_of(document)))
+        usage = meter(observation, metering_rules(document.clusters[0], document))
+        record = build_record(usage, attribution_rules(document, pricing_of(document)))
         text = render.hours_json([record])
         (hour,) = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)["hours"]
         assert_lines(SCENARIOS[name], number, hour)

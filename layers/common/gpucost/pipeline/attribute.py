@@ -330,7 +330,7 @@ def compute_hours(
     """
     for hour in hours:
         check_hour(hour, now)
-    metering = _metering_rules(cluster, settings)
+    metering = metering_rules(cluster, settings)
     settings_pricing = pricing_of(settings)
     with gc_paused():
         rated = []
@@ -383,7 +383,7 @@ def attribute_so_far(
             return None
         first = to_epoch_ms(running)
     window = IntervalMs(first, to_epoch_ms(end))
-    usage = meter(observation, _metering_rules(cluster, settings), window)
+    usage = meter(observation, metering_rules(cluster, settings), window)
     prices = fetch_prices([usage]) if fetch_prices is not None else ()
     record = build_record(usage, attribution_rules(settings, pricing_of(settings, prices)))
     return SoFar(record, window, first_sample) if record.totals is not None else None
@@ -398,7 +398,8 @@ def _first_scrape(observation: "Observation") -> int | None:
     )
 
 
-def _metering_rules(cluster: ClusterSettings, settings: CoreSettings) -> MeteringRules:
+def metering_rules(cluster: ClusterSettings, settings: CoreSettings) -> MeteringRules:
+    """Return the settings that metering needs."""
     return MeteringRules(
         utilization_sources=settings.utilization.sources,
         slices_per_gpu=cluster.slices_per_gpu,
