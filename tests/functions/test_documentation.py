@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.api.pages import documentation_page
+from gpucost.api.html_pages import documentation_page
 from gpucost_devstack.template import REPOSITORY
 from tests.functions.api_requests import request_as
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from gpucost.api.app import Services
-    from gpucost.api.pages import SignIn
+    from gpucost.api.html_pages import SignIn
     from gpucost.features.alerting.ports import ReadSavings
     from gpucost.features.recommendations.storage import DynamoRecommendations
     from gpucost.settings_document import SettingsDocumentStore
@@ -75,7 +75,7 @@ class Container(
     @cached_property
     def sign_in(self) -> "SignIn | None":
         """For `functions/api`: how people sign in to the page; None without sign-in."""
-        from gpucost.api.pages import SignIn
+        from gpucost.api.html_pages import SignIn
 
         env = self.environment
         if not (env.sign_in_issuer and env.sign_in_client):

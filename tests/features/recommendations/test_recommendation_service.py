@@ -9,7 +9,7 @@ import pytest
 from gpucost.core.pricing.prices import Price
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.review_service import (
-    DAYS_RETENTION,
+    CACHE_RETENTION,
     MAX_ROWS_OF_DAY,
     ReviewService,
     gpu_memory_cache,
@@ -78,7 +78,7 @@ def test_whole_days_are_queried_once_and_failures_do_not_stop_the_review() -> No
     assert metrics.queried_days == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
         "newest first, until the first failure"
     )
-    assert store.expires == {NOW + DAYS_RETENTION}
+    assert store.expires == {NOW + CACHE_RETENTION}
     metrics.queried_days.clear()
     metrics.first = midnight - 30 * DAY
     peaks_by_day = memory.days(SETTINGS.clusters[0], start, end)

@@ -14,7 +14,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from msgspec import Struct
 from pydantic import BaseModel
 
-from gpucost.api.pages import (
+from gpucost.api.html_pages import (
     CONTENT_SECURITY_POLICY,
     HTML_CONTENT_TYPE,
     DashboardPage,

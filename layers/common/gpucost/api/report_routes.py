@@ -24,7 +24,6 @@ from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
 from gpucost.http.responses import csv_page, describe_responses, json_lines_page, json_page, json_response
 from gpucost.http.routes import open_to, scope_of_caller
-from gpucost.http.schemas import coverage_fields, period_fields
 from gpucost.reports.limit_reports import LimitReports
 from gpucost.reports.pages import DEFAULT_LINES, DEFAULT_NODES, LINE_FILTERS, PriceBookListing
 from gpucost.reports.parameters import QueryParameters
@@ -316,7 +315,7 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         )
         period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
         rows = (dumps_row(report_schemas.line_fields(*row)) for row in lines_page.rows)
-        return json_page(period_fields(period), rows, lines_page.cursor_after, {})
+        return json_page(schemas.period_fields(period), rows, lines_page.cursor_after, {})
 
 
 # The route of costs and tokens by model.
@@ -375,7 +374,7 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
             dumps_row({"start": row.start, "end": row.end, "group": row.group, **row.figures}) for row in report.rows
         )
         before = {
-            **period_fields(report.period),
+            **schemas.period_fields(report.period),
             "granularity": report.query.granularity,
             "group_by": report.query.group_by,
             "currency": report.currency,
@@ -384,7 +383,7 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
             "row_count": report.row_count,
             "totals": report.totals,
             "filtered_out": report.filtered_out,
-            "coverage": coverage_fields(report.coverage),
+            "coverage": schemas.coverage_fields(report.coverage),
             "hours_with_servers": report.hours_with_servers,
         }
         if format == "json":
@@ -392,7 +391,7 @@ def add_inference_routes(app: APIGatewayHttpResolver, service: Callable[[], Repo
         return json_lines_page(before, rows, report.cursor_after, after, "inference.jsonl")
 
 
-# Routes of reports on hours, nodes and restatements. Each route calls the report service once.
+# Routes of reports on hours, nodes and restatements.
 
 
 def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -524,7 +523,7 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
 
 
 def _rows_response(period: Period, rows: Iterable[dict[str, Any]]) -> Response[str]:
-    return json_response({**period_fields(period), "rows": list(rows), "cursor": None})
+    return json_response({**schemas.period_fields(period), "rows": list(rows), "cursor": None})
 
 
 # Routes of the price book.

@@ -295,8 +295,8 @@ def _difference(current: Decimal | None, previous: Decimal | None) -> Decimal | 
     return None if current is None or previous is None else current - previous
 
 
-def _percent(change: Decimal | None, previous: Decimal | None) -> Decimal | None:
-    return None if change is None or not previous else quantize(100 * change / previous)
+def _percent(part: Decimal | None, whole: Decimal | None) -> Decimal | None:
+    return None if part is None or not whole else quantize(100 * part / whole)
 
 
 # Prices, node costs and restatements.
@@ -609,13 +609,8 @@ def line_fields(hour: Manifest, line: Line) -> dict[str, Any]:
 
 # Costs and tokens by model.
 
-
 TOKEN_COUNTS = ("prompt_tokens", "generated_tokens", "cached_tokens", "requests")
-
-
 UNIT_COSTS = tuple(name for name in MODEL_FIGURES if name not in (*Costs.names(), *TOKEN_COUNTS))
-
-
 _MODEL_DESCRIPTIONS = {
     "unknown_tokens_usd": "The part of allocated_usd of pods whose tokens are unknown. Unit costs leave it out",
     "usd_per_million_tokens": "Allocated cost of 1,000,000 prompt and generated tokens, as it was",

@@ -17,9 +17,7 @@ from gpucost.core.access import Caller, IamCaller, RequiredRole, Scope, TokenCal
 from gpucost.core.errors import AccessDeniedError, InvalidInputError
 from gpucost.reports.scoped import AccessPolicy
 
-# The routes of an app, and those that ignore unknown parameters.
-#
-# Powertools has no public way to list routes, or to find the one of a request.
+# The routes of an app.
 
 
 def all_routes(app: APIGatewayHttpResolver) -> Sequence[Route]:

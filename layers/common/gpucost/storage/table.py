@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from gpucost.core.errors import IntegrityError, SourceError
 
-# Items of the ledger's table: their keys, attributes and schema versions, and conditions of writes and queries.
-
 # Conditions: on the stored item for a write, and on the sort keys of a query.
 #
 # `storage/dynamodb_table.py` renders them as DynamoDB's expressions; `storage/sqlite_table.py` checks them itself.
@@ -86,7 +84,7 @@ class Before(Struct, frozen=True):
 SortKeys = Between | StartsWith | Before
 
 
-# Items of the ledger's table: their keys, attributes and schema versions.
+# Items: their keys, attributes and schema versions.
 
 SCHEMA_VERSION = 1
 """Schema version of an item, in its attribute `v`. Kinds of items that have a newer one define it themselves."""

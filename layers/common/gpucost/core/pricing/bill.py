@@ -14,7 +14,7 @@ from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
 from gpucost.core.metering.instance_types import devices_of_instance
 
-# The bill: what AWS charged for each instance in an hour, and for commitments that no instance used.
+# Billed hours and commitments.
 #
 # A bill's line is an *amount*: the cost of the instance-hour, regardless of how long the node was in Kubernetes. Billed
 # time outside Kubernetes counts as stranded.

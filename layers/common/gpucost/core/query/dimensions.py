@@ -11,7 +11,7 @@ from gpucost.core.errors import ParameterError
 from gpucost.core.hour_record import Line, ModelKey
 from gpucost.core.ledger import FactKey
 
-# The dimensions by which figures are grouped and filtered, and which of the ledger's records have them.
+# Dimensions, and which of the ledger's records have them.
 
 DIMENSIONS: Final = (
     "business_unit",

@@ -172,7 +172,7 @@ def _node_prices_in_usd(prices: Iterable[Price]) -> list[Price]:
 # These are GPU memory of pods, pods that waited for GPUs, and the latency of inference servers' requests. Each day is
 # queried once and stored. Recommendations do without days that are not available.
 
-DAYS_RETENTION = 40 * DAY
+CACHE_RETENTION = 40 * DAY
 """A little longer than the look-back."""
 MAX_ROWS_OF_DAY = 30_000
 """Rows of a day that are kept. A look-back of 30 such days takes 270 MB; clusters have fewer GPU pods a day."""
@@ -231,7 +231,7 @@ class DailyMetricsCache(Generic[DayMetrics]):
                     break
                 if len(rows) <= MAX_ROWS_OF_DAY:
                     days[day] = rows
-                    self._save(cluster.name, day, rows, self._clock() + DAYS_RETENTION)
+                    self._save(cluster.name, day, rows, self._clock() + CACHE_RETENTION)
                 else:
                     self._warn(cluster, f"{day:%Y-%m-%d} has {len(rows)} rows; at most {MAX_ROWS_OF_DAY} are kept")
             day -= DAY
