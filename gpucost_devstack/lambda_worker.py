@@ -48,7 +48,7 @@ def main() -> None:
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps({**answer, "processor_seconds": time.process_time()}) + "\n")
 
 
 if __name__ == "__main__":
