@@ -17,10 +17,12 @@ PAGE_FOLDER = Path(__file__).parent / "page"
 CONTAINER = Container()
 APP = build_app(CONTAINER.api_services, PAGE_FOLDER)
 if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+    from gpucost.http.routes import all_routes
     from gpucost.settings_document import SettingsDocument
 
     # Do what the first request would otherwise do, so that the snapshot contains the result.
     CONTAINER.api_services.reports()  # creates the DynamoDB client
+    _ = [route.dependant for route in all_routes(APP)]  # builds the validators of parameters
     SettingsDocument.model_rebuild()  # builds the validators that `Section` defers
 
 

@@ -51,12 +51,15 @@ def test_changed_parameter_replaces_the_version() -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_created"), [("snap-start", True), ("on-demand", False)])
-def test_snapshot_contains_the_dynamodb_client_and_the_model_of_settings(kind: str, *, is_created: bool) -> None:
+def test_snapshot_contains_the_dynamodb_client_and_the_models_of_settings_and_parameters(
+    kind: str, *, is_created: bool
+) -> None:
     folders = [str(REPOSITORY / "functions" / "api"), str(REPOSITORY / "layers" / "common")]
     script = (
         f"import sys; sys.path[:0] = {folders!r}; import app, json; "
-        "from gpucost.settings_document import SettingsDocument; "
-        "print(json.dumps(['botocore.client' in sys.modules, SettingsDocument.__pydantic_complete__]))"
+        "from gpucost.http.routes import all_routes; from gpucost.settings_document import SettingsDocument; "
+        "built = {route._dependant is not None for route in all_routes(app.APP)}; "
+        "print(json.dumps(['botocore.client' in sys.modules, SettingsDocument.__pydantic_complete__, *built]))"
     )
     environment = {
         "AWS_LAMBDA_INITIALIZATION_TYPE": kind,
@@ -68,4 +71,4 @@ def test_snapshot_contains_the_dynamodb_client_and_the_model_of_settings(kind: s
         "HOME": str(Path(sys.executable).parent),
     }
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert json.loads(done.stdout) == [is_created, is_created]
+    assert json.loads(done.stdout) == [is_created, is_created, is_created]
