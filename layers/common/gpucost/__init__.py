@@ -2,6 +2,6 @@
 
 import gc
 
-# A start creates 100,000 objects that live as long as the process. By default, the garbage collector scans new objects
-# after every 2,000.
-gc.set_threshold(50_000)
+# A start creates some 500,000 objects, of which 100,000 live as long as the process. By default, the garbage collector
+# scans new objects after every 2,000.
+gc.set_threshold(200_000)
