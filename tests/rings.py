@@ -153,8 +153,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def limit_examples(function: Any) -> None:
-    """Let a property test try only some of its examples, and the same in each run, so that no failure is by chance."""
-    if isinstance(chosen := getattr(function, "_hypothesis_internal_use_settings", None), settings):
+    """Let a property test try only some of its examples, and the same in each run, so that no failure is by chance.
+
+    Mutation testing has several runs in one process, so a function may be limited already.
+    """
+    chosen = getattr(function, "_hypothesis_internal_use_settings", None)
+    if isinstance(chosen, settings) and not hasattr(function, "are_examples_limited"):
+        function.are_examples_limited = True
         function._hypothesis_internal_use_settings = settings(
             chosen, max_examples=tried(chosen.max_examples), derandomize=VARIABLE not in os.environ
         )

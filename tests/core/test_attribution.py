@@ -225,6 +225,7 @@ def test_image_pull_is_waste_even_if_later_use_is_unmeasured() -> None:
         ("0.4", "1", ["coverage of allocation is 40.0%, below the minimum of 50.0% in the settings"]),
         ("0", "1", ["Prometheus has no samples of kube-state-metrics in this hour"]),
         ("1", "0.1", ["coverage of utilization is 10.0%, below the minimum of 20.0% in the settings"]),
+        ("1", "0", ["Prometheus has no samples of any GPU exporter in this hour"]),
         ("0.5", "0.2", []),
         ("0.9", None, []),
     ],

@@ -1,6 +1,7 @@
 """The cost of shared units is distributed among the others, to the last digit."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,26 @@ def test_distribution_preserves_sums(before: list[Line], shared: dict[str, Distr
     unshared_units = {cost_line.business_unit for cost_line in before} - shared.keys()
     if unshared_units:
         assert {cost_line.business_unit for cost_line in after} == unshared_units
+
+
+def test_parts_have_the_gpu_hours_of_their_line_and_do_not_know_what_it_does_not_know() -> None:
+    receivers = [priced("a", amount(1), 0, 0), priced("b", amount(2), 0, 0)]
+    hours: dict[str, Any] = {
+        "allocated_gpu_hours": amount(12),
+        "effective_gpu_hours": amount(3),
+        "unmeasured_gpu_hours": amount(6),
+    }
+    shared = priced("platform", amount(3), amount(3), amount(6))._replace(**hours)
+    in_a, in_b = distribute_lines([shared, *receivers], {"platform": "proportional"})[:2]
+    for part, share in ((in_a, 1), (in_b, 2)):
+        assert {name: getattr(part, name) for name in hours} == {
+            name: hour * share // 3 for name, hour in hours.items()
+        }
+    unknown = shared._replace(effective_gpu_hours=None, effective_usd=None, waste_usd=None, unmeasured_usd=None)
+    unpriced = unknown._replace(unmeasured_gpu_hours=amount(12), allocated_usd=None)
+    for part in distribute_lines([unpriced, *receivers], {"platform": "proportional"})[:2]:
+        assert part.allocated_gpu_hours == part.unmeasured_gpu_hours > 0
+        assert part.effective_gpu_hours is part.allocated_usd is part.effective_usd is part.unmeasured_usd is None
 
 
 def test_distribution_is_proportional_to_cost_or_even() -> None:

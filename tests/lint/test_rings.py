@@ -3,8 +3,11 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import rings
+from tests.cases import VARIABLE
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,19 @@ def test_unit_ring_refuses_processes_and_other_machines(event: str, arguments: t
         rings.refuse_tools(starts)(event, arguments)
     (sentence,) = rings.excesses(starts, rings.allowed("unit"))
     assert event in sentence
+
+
+def test_examples_are_limited_once_although_a_process_has_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+    @settings(max_examples=50)
+    @given(st.none())
+    def property_test(_: None) -> None:
+        pass
+
+    for _ in range(2):
+        rings.limit_examples(property_test)
+    assert vars(property_test)["_hypothesis_internal_use_settings"].max_examples == 10
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", 80), ("::1", 80, 0, 0), ("localhost", 80), "/run/socket"])

@@ -16,22 +16,13 @@ from gpucost_devstack.template import REPOSITORY
 TOOLS = REPOSITORY / ".tools" / "mutate" / "bin"
 MIN_SCORE = 90
 MODULES = ("metering/metering", "metering/gpu_models", "attribution")
-TESTS = (
-    "tests/mutation/recorded.py",
-    "tests/core/test_gpu_models.py",
-    "tests/core/test_shared_business_units.py",
-    "tests/core/test_attribution.py",
-    "tests/core/test_intervals.py",
-    "tests/core/test_metering.py",
-    "tests/core/test_disputed_samples.py",
-    "tests/core/test_implausible_samples.py",
-)
+TESTS = ("tests/mutation/recorded.py", "tests/core")
 CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]
 only_mutate = [{modules}]
 also_copy = ["benchmarks", "gpucost_devstack", "gpucost_cli", "template.yaml"]
-pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
+pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-p", "tests.mutation.fresh_caches", "-q"]
 pytest_add_cli_args_test_selection = [{tests}]
 mutate_only_covered_lines = true
 
