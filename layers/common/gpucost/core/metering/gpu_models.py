@@ -92,17 +92,14 @@ def _nominal_gb(mib: int) -> int:
     return mib // 1024 if mib % 1024 == 0 else round(mib * _BYTES_PER_MIB / 10**9)
 
 
-def _memory_of_ec2_gpus() -> dict[str, int]:
-    """Return the memory of EC2's GPUs by model, except for models of which there are several sizes."""
-    sizes: dict[str, set[int]] = {}
+@cache
+def _memory_without_mig() -> dict[str, int]:
+    """Return the memory of GPUs by model: EC2's, except models of several sizes, and two from NVIDIA's data sheets."""
+    sizes: dict[str, set[int]] = {"a10": {24}, "l40": {48}}
     for instance_type in CATALOG.values():
         if instance_type.manufacturer == "NVIDIA" and instance_type.devices >= 1 and instance_type.device_memory_mib:
             sizes.setdefault(instance_type.model.lower(), set()).add(_nominal_gb(instance_type.device_memory_mib))
     return {model: min(memory) for model, memory in sizes.items() if len(memory) == 1}
-
-
-_MEMORY_GB = {"a10": 24, "l40": 48} | _memory_of_ec2_gpus()
-"""GPUs without MIG: those of EC2, and others from NVIDIA's data sheets."""
 
 
 def memory_gb(model: str) -> int | None:
@@ -120,7 +117,8 @@ def memory_gb(model: str) -> int | None:
     words = re.findall(r"[a-z0-9]+", name)
     if "v100" in words:  # its name has its size
         return 32 if "32gb" in words else 16 if "16gb" in words else None
-    return next((_MEMORY_GB[word] for word in words if word in _MEMORY_GB), None)
+    memory = _memory_without_mig()
+    return next((memory[word] for word in words if word in memory), None)
 
 
 def profile_share(profile: str, model: str) -> Fraction | None:
