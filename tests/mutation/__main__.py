@@ -26,7 +26,7 @@ CONFIG = """
 source_paths = ["gpucost"]
 only_mutate = [{modules}]
 also_copy = [{imported}, "template.yaml"]
-pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-p", "tests.mutation.fresh_caches", "-q"]
+pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-p", "tests.mutation.plugin", "-q"]
 pytest_add_cli_args_test_selection = [{tests}]
 mutate_only_covered_lines = true
 
