@@ -72,6 +72,7 @@ def test_devices_of_intel_are_whole() -> None:
     ("partition", "model", "parts"),
     [
         ("spx_nps1", MI300X, 1),
+        ("qpx", MI300X, 4),
         ("dpx_nps1", MI300X, 2),
         ("tpx_nps1", "AMD-Instinct-MI300A", 3),
         ("qpx_nps4", MI300X, 4),

@@ -405,6 +405,18 @@ def test_stored_usage_and_models_are_read_unchanged() -> None:
     assert compressed_documents.read_models(compressed_documents.models_document(models)) == models
 
 
+def test_hour_with_servers_keeps_its_lines_and_notes_and_has_the_units_of_consumers() -> None:
+    hour = replace(observation(), counters=ServerCounters((counter((-1, 0), (59, 900)),)))
+    usage = replace(meter(hour, MeteringRules()), notes=("a note",))
+    served = tuple(replace(tokens, generated=0, requests=1, consumer="key-1") for tokens in usage.served)
+    rules = AttributionRules(Pricing.constant(Decimal(12)), (BusinessUnit("search", consumers=("key-*",)),))
+    record_of_hour = build_record(replace(usage, served=served), rules)
+    without_tokens = build_record(replace(usage, served=()), rules)
+    assert record_of_hour.lines == without_tokens.lines != ()
+    assert record_of_hour.notes == without_tokens.notes == ("a note",)
+    assert {row.key.consumer for row in record_of_hour.models} == {"search"}
+
+
 def test_hour_without_servers_keeps_its_digest_and_size() -> None:
     """Restating it publishes nothing new, and stored usage takes no more space."""
     plain = record([line()], hour=HOUR)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.observations import DeviceSeries, NodeObservation, NodeState, Observation
-from tests.core.single_node_cluster import ALWAYS, HOUR, MINUTE, START, device, minutes, node, observation, pod
+from gpucost.core.metering.observations import ContainerRequest, DeviceSeries, NodeObservation, NodeState, Observation
+from tests.core.single_node_cluster import ALWAYS, GPU, HOUR, MINUTE, START, device, minutes, node, observation, pod
 
 
 def test_usage_has_cluster_and_keeps_earlier_notes() -> None:
@@ -479,3 +479,32 @@ def test_pod_that_ran_after_its_gpus_were_taken_back_shares_none_of_their_use() 
     hour = replace(observation(devices=(shared,), nodes=(node(0, labels),)), pods=pods)
     usage = meter(hour, MeteringRules(utilization_sources=("pod", "shared")))
     assert len(usage.pods) == 6
+
+
+def gpu_hours(hour: Observation, rules: MeteringRules) -> tuple[Fraction, ...]:
+    """What the only pod holds, and of the only node all and what is unallocated."""
+    usage = meter(hour, rules)
+    (held,), (of_node,) = usage.pods, usage.nodes or ()
+    return tuple(
+        time / HOUR_MS for time in (held.gpus * held.held.length, of_node.total_gpu_ms, of_node.unallocated_gpu_ms)
+    )
+
+
+def test_vgpus_of_a_node_with_only_a_model_are_parts_of_its_devices() -> None:
+    labels = {"label_nvidia_com_gpu_product": "NVIDIA-A30"}
+    parts = {GPU: 1, "nvidia_com_gpucores": 50, "nvidia_com_gpumem_percentage": 50}
+    requests = tuple(ContainerRequest("main", "container", name, Decimal(count)) for name, count in parts.items())
+    devices = tuple(replace(device(labeled=False), uuid=uuid) for uuid in ("GPU-0", "GPU-1"))
+    hour = observation(devices=devices, nodes=(node(8, labels),))
+    hour = replace(hour, pods=(replace(pod(), requests=requests),))
+    assert gpu_hours(hour, MeteringRules()) == (Fraction(1, 2), Fraction(2), Fraction(3, 2))
+
+
+def test_units_of_a_resource_are_the_parts_of_a_gpu_that_the_settings_name() -> None:
+    resource = "example_com_gpu"
+    state = NodeState(None, {resource: Decimal(8)}, {}, {})
+    requests = (ContainerRequest("main", "container", resource, Decimal(2)),)
+    hour = observation(nodes=(NodeObservation("n1", "i-1", None, {}, (state,)),))
+    hour = replace(hour, pods=(replace(pod(), requests=requests),))
+    rules = MeteringRules(gpus_per_unit={resource: Fraction(1, 4)})
+    assert gpu_hours(hour, rules) == (Fraction(1, 2), Fraction(2), Fraction(3, 2))
