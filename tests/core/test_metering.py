@@ -508,3 +508,14 @@ def test_units_of_a_resource_are_the_parts_of_a_gpu_that_the_settings_name() -> 
     hour = replace(hour, pods=(replace(pod(), requests=requests),))
     rules = MeteringRules(gpus_per_unit={resource: Fraction(1, 4)})
     assert gpu_hours(hour, rules) == (Fraction(1, 2), Fraction(2), Fraction(3, 2))
+
+
+def test_use_of_gpus_that_no_node_advertises_is_noted_and_leaves_them_unobserved() -> None:
+    """Pods may have them through claims that no metric reports."""
+    hour = observation(devices=(device(total="30.123", labeled=False),), nodes=(node(0),))
+    usage = meter(replace(hour, pods=(), collects_capacity=True), MeteringRules())
+    (note,) = (note for note in usage.notes if note.startswith("unknown: "))
+    assert note.startswith("unknown: 0.502 used GPU-hours of GPUs that no node advertises and no pod requested on n1; ")
+    assert note.endswith("and keep kube_pod_resourceclaim_info of kube-state-metrics")
+    (of_node,) = usage.nodes or ()
+    assert of_node.unobserved_gpu_ms == of_node.total_gpu_ms == HOUR_MS
