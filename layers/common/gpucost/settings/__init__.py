@@ -1,4 +1,4 @@
-"""The settings document: clusters, prices, utilization, business units and access.
+"""The settings document: metric servers, clusters, business units, energy, retention and access.
 
 One YAML or JSON document. Unknown keys are errors that name the key. The document never contains secrets, only names of
 secrets in Secrets Manager.
@@ -71,6 +71,8 @@ ResourceName = Annotated[
 ]
 UtilizationSourceChoice = Literal[MeasuredSource, EstimatedSource]
 
+
+# Prometheus, and the headers of its requests.
 
 _API_PATH = re.compile(r"/api/v1(/(query|query_range|remote_write|write))?/?$")
 DEFAULT_MAX_SAMPLES_PER_QUERY = 500_000_000
@@ -221,6 +223,9 @@ class PrometheusSettings(Section):
         return (self.max_samples_per_query or DEFAULT_MAX_SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
 
+# Clusters, and how their hours are metered.
+
+
 class ClusterSettings(Section):
     """One EKS cluster."""
 
@@ -310,6 +315,9 @@ class CoverageSettings(Section):
     """0: missing utilization makes lines unmeasured, but not hours incomplete."""
 
 
+# Business units, and the energy of clusters.
+
+
 class BusinessUnitSettings(Section):
     """A business unit owns pods that any of its matchers match. The first unit that matches wins."""
 
@@ -377,6 +385,8 @@ class EnergySettings(Section):
         """The emission factors."""
         return Emissions(self.pue, self.co2e_kg_per_kwh, self.co2e_kg_per_kwh_of_cluster)
 
+
+# Retention and access, and the document of all sections.
 
 _HOW_TO_NAME = {
     "business_units": ". Write one entry for each name, with all of its namespaces and labels, or another name. An "
