@@ -2,6 +2,6 @@
 
 import gc
 
-# A start creates some 500,000 objects, of which 100,000 live as long as the process. By default, the garbage collector
-# scans new objects after every 2,000.
+# A start creates some 100,000 objects that live as long as the process, and many more that do not. By default, the
+# garbage collector scans new objects after every 2,000.
 gc.set_threshold(200_000)
