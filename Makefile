@@ -39,7 +39,7 @@ fix: setup ## correct what a machine can: imports, format, generated files
 	@$(MAKE) --no-print-directory openapi dashboards reference
 	npm --prefix web run --silent format
 
-unit: ## the tests that need only Python packages, a minute
+unit: ## the tests that need only Python packages, 80 seconds
 	@scripts/setup.sh unit
 	$(BIN)/python -m pytest --ring unit -n 3 --dist loadfile
 
